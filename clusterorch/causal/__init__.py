@@ -1,0 +1,1 @@
+"""Here live graphs, gates, delays and interventions."""

@@ -1,0 +1,1 @@
+"""Here live filters, smoothers and the account of which evidence moved a belief."""

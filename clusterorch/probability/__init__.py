@@ -1,0 +1,1 @@
+"""Here live the laws of chance: elementary functions, noise, lifetimes and emission families."""

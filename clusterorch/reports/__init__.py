@@ -1,0 +1,1 @@
+"""Here live reports for people; they arrange results and compute none."""

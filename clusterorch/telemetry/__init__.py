@@ -1,0 +1,1 @@
+"""Here live event records and the readers and writers of real log formats."""
