@@ -280,6 +280,9 @@ class Signal(Parameters):
                 raise ValueError(f"family {self.family} needs the key '{key}'")
         if self.family in ("gaussian", "log_ratio") and self.outlier is None:
             raise ValueError("a continuous signal needs outlier = {probability, mean, sd}")
+        for by_relation in (self.speak, self.weight):
+            if by_relation is not None and len({by_relation.site, by_relation.node, by_relation.rest}) > 1:
+                raise ValueError("a background knows no site: give site, node and rest the same number, and a rule")
         width = {"count": 5, "categorical": len(self.values)}.get(self.family)
         for table in (self, *self.when):
             if width and table.probabilities is not None:

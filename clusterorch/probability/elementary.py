@@ -26,7 +26,7 @@ _TWO_52_BITS = np.uint64(0x4330000000000000)
 
 
 @intrinsic
-def bits_of(typingctx, x):
+def bits_of(typingctx: object, x: types.Type) -> tuple:
     """Reinterpret a float64 as uint64.  Free, and vectorisable."""
 
     def codegen(context, builder, signature, args):
@@ -36,7 +36,7 @@ def bits_of(typingctx, x):
 
 
 @intrinsic
-def float_of(typingctx, bits):
+def float_of(typingctx: object, bits: types.Type) -> tuple:
     """Reinterpret a uint64 as float64.  Free, and vectorisable."""
 
     def codegen(context, builder, signature, args):

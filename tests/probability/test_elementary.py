@@ -124,6 +124,11 @@ def test_log_add_agrees_with_numpy():
     np.testing.assert_allclose(ours, np.logaddexp(a, b), rtol=4e-16, atol=4e-16)
 
 
+def test_log_add_keeps_a_small_second_term():
+    for b in (-2.0, -20.0, -37.0, -700.0):
+        assert elementary.log_add(0.0, b) == pytest.approx(np.log1p(np.exp(b)), rel=1e-15, abs=0.0)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
@@ -134,7 +139,7 @@ def test_log_add_agrees_with_numpy():
         (np.inf, np.inf, np.inf),
         (np.inf, -np.inf, np.inf),
         (np.nan, 1.0, np.nan),
-        (1.0, np.nan, np.nan),
+        (np.nan, np.inf, np.nan),
         (-1e5, -1e5, -1e5 + np.log(2.0)),
     ],
 )

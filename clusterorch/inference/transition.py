@@ -1,0 +1,242 @@
+"""Here live prediction and update of the belief over one slice.
+
+A belief is kept unnormalised only inside these kernels.  Weights are scaled by the largest
+likelihood; if what is believed lies so far below that digits could be lost, the update is done
+again in logarithms, so a belief of exactly zero never decides the scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from clusterorch.probability.elementary import exp, log
+
+NO_CLASS = -1
+_TOO_SMALL = 1e-200  # below it the sum may rest on subnormal terms
+
+
+@njit(cache=True, error_model="numpy")
+def predict(plan, phase, due, ends, onset, site_weight, belief, after):  # noqa: PLR0913
+    """Push a belief one slice forward.  [states] -> [states]; `onset` [V]: starts a slice from `none`."""
+    end = 1 if ends else 0
+    empty = belief[0]
+    gone = 0.0
+    starting = 0.0
+    for v in range(plan.block_offset.shape[0]):
+        base, sites, configurations = plan.block_offset[v], plan.block_sites[v], plan.block_configurations[v]
+        table = plan.table_of[v, phase, due, end]
+        first = plan.configuration_start[v]
+        r = plan.recovers[v]
+        for level in range(plan.block_levels[v]):
+            block = base + level * configurations * sites
+            for i in range(block, block + configurations * sites):
+                after[i] = 0.0
+            for k in range(plan.table_range[table], plan.table_range[table + 1]):
+                c = plan.table_from[k]
+                p = plan.table_p[k] * (1.0 - r * plan.may_end[first + c])
+                at, to = block + c * sites, block + plan.table_to[k] * sites
+                for i in range(sites):
+                    after[to + i] += p * belief[at + i]
+            if r > 0.0:
+                for c in range(configurations):
+                    if plan.may_end[first + c]:
+                        for i in range(sites):
+                            gone += r * belief[block + c * sites + i]
+        starting += onset[v]
+    _start(plan, phase, due, end, onset, site_weight, empty, after)
+    after[0] = empty * (1.0 - starting) + gone
+
+
+@njit(cache=True, error_model="numpy")
+def _start(plan, phase, due, end, onset, site_weight, empty, after):
+    for v in range(plan.block_offset.shape[0]):
+        if onset[v] <= 0.0 or empty <= 0.0:
+            continue
+        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        table = plan.onset_of[v, phase, due, end]
+        for level in range(plan.block_levels[v]):
+            block = plan.block_offset[v] + level * configurations * sites
+            share = empty * onset[v] * plan.severity[v, level]
+            for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
+                p, to = share * plan.onset_p[k], block + plan.onset_to[k] * sites
+                for i in range(sites):
+                    after[to + i] += p * site_weight[plan.weight_start[v] + i]
+
+
+@njit(cache=True, error_model="numpy")
+def clear(plan, clears, belief):
+    """An action that does not restart: with `clears[v, site]` the fault leaves.  In place.
+
+    Returns the probability that it left: the slot then stays empty for this slice.
+    """
+    cleared = 0.0
+    for v in range(plan.block_offset.shape[0]):
+        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        first = plan.configuration_start[v]
+        for level in range(plan.block_levels[v]):
+            for c in range(configurations):
+                at = plan.block_offset[v] + (level * configurations + c) * sites
+                for i in range(sites):
+                    p = clears[plan.weight_start[v] + i] if plan.poisoned[first + c] == 0 else 0.0
+                    cleared += p * belief[at + i]
+                    belief[at + i] *= 1.0 - p
+    return cleared
+
+
+@njit(cache=True, error_model="numpy")
+def restart(plan, phase, ends, discards, clears, onset, site_weight, belief, after):  # noqa: PLR0913
+    """An action that restarts the job: what it does not clear starts again in this slice."""
+    end = 1 if ends else 0
+    cleared = 0.0
+    for v in range(plan.block_offset.shape[0]):
+        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        first = plan.configuration_start[v]
+        contexts = plan.starts[v]
+        clean = plan.onset_of[v, phase, 0, end]
+        for level in range(plan.block_levels[v]):
+            block = plan.block_offset[v] + level * configurations * sites
+            for i in range(block, block + configurations * sites):
+                after[i] = 0.0
+            for c in range(configurations):
+                m = max(0, plan.poisoned[first + c] - discards)
+                table = clean + m * contexts
+                for i in range(sites):
+                    mass = belief[block + c * sites + i]
+                    p = clears[plan.weight_start[v] + i] if m == 0 else 0.0
+                    cleared += p * mass
+                    kept = (1.0 - p) * mass
+                    for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
+                        after[block + plan.onset_to[k] * sites + i] += kept * plan.onset_p[k]
+    starting = 0.0
+    for v in range(onset.shape[0]):
+        starting += onset[v]
+    _start(plan, phase, 0, end, onset, site_weight, belief[0], after)
+    after[0] = belief[0] * (1.0 - starting) + cleared
+
+
+@njit(cache=True, error_model="numpy")
+def update(plan, phase, job_class, patterns, soft, weights, belief):  # noqa: PLR0913
+    """Condition a predicted belief in place; returns log p(evidence) less the background's, nats.
+
+    `patterns` are log ratios by pattern and site, `soft` [states] log likelihoods or length 0,
+    `weights` scratch as long as `patterns`.  -inf: impossible, the belief is then unchanged.
+    """
+    peak = 0.0
+    start, stop = plan.pattern_range[phase], plan.pattern_range[phase + 1]
+    size = plan.pattern_out[stop - 1] + plan.pattern_sites[stop - 1] if stop > start else 0
+    for i in range(size):
+        peak = max(peak, patterns[i])
+    for i in range(size):
+        weights[i] = exp(patterns[i] - peak)
+    soft_peak = 0.0
+    if soft.shape[0]:
+        soft_peak = soft[0]
+        for i in range(soft.shape[0]):
+            soft_peak = max(soft_peak, soft[i])
+    total = _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, False)
+    if total > _TOO_SMALL:
+        _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, True)
+        for i in range(belief.shape[0]):
+            belief[i] /= total
+        return log(total) + peak + soft_peak
+    return _update_in_logs(plan, phase, job_class, patterns, soft, belief)
+
+
+@njit(cache=True, error_model="numpy")
+def _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, write):  # noqa: PLR0913
+    """Sum of likelihood times belief over all states; writes the products if asked."""
+    empty = belief[0] * exp(-peak)
+    if soft.shape[0]:
+        empty *= exp(soft[0] - soft_peak)
+    if job_class > 0:
+        empty = 0.0
+    if write:
+        belief[0] = empty
+    total = empty
+    for v in range(plan.block_offset.shape[0]):
+        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        first = plan.configuration_start[v]
+        for level in range(plan.block_levels[v]):
+            for c in range(configurations):
+                at = plan.block_offset[v] + (level * configurations + c) * sites
+                possible = job_class == NO_CLASS or plan.classes[first + c, phase] == job_class
+                flat = plan.component_base[phase, v] + level * configurations + c
+                total += _weigh_sites(plan, flat, possible, weights, soft, soft_peak, belief, at, sites, write)
+    return total
+
+
+@njit(cache=True, error_model="numpy")
+def _weigh_sites(plan, flat, possible, weights, soft, soft_peak, belief, at, sites, write):  # noqa: PLR0913
+    total = 0.0
+    if not possible:
+        if write:
+            for i in range(sites):
+                belief[at + i] = 0.0
+        return total
+    lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
+    for i in range(sites):
+        ratio = 0.0
+        for k in range(lo, hi):
+            ratio += plan.component_weight[k] * weights[plan.pattern_out[plan.component_pattern[k]] + i]
+        mass = belief[at + i] * ratio
+        if soft.shape[0]:
+            mass *= exp(soft[at + i] - soft_peak)
+        total += mass
+        if write:
+            belief[at + i] = mass
+    return total
+
+
+@njit(cache=True, error_model="numpy")
+def _update_in_logs(plan, phase, job_class, patterns, soft, belief):
+    """The same update, scaled by the best *believed* state."""
+    peak = -np.inf
+    for sweep in range(2):
+        total = 0.0
+        value = log(belief[0]) + (soft[0] if soft.shape[0] else 0.0)
+        if job_class > 0:
+            value = -np.inf
+        if sweep == 0:
+            peak = max(peak, value)
+        else:
+            belief[0] = exp(value - peak)
+            total += belief[0]
+        for v in range(plan.block_offset.shape[0]):
+            sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+            first = plan.configuration_start[v]
+            for level in range(plan.block_levels[v]):
+                for c in range(configurations):
+                    at = plan.block_offset[v] + (level * configurations + c) * sites
+                    possible = job_class == NO_CLASS or plan.classes[first + c, phase] == job_class
+                    flat = plan.component_base[phase, v] + level * configurations + c
+                    for i in range(sites):
+                        value = -np.inf
+                        if possible and belief[at + i] > 0.0:
+                            value = log(belief[at + i]) + _log_ratio(plan, flat, patterns, i)
+                            if soft.shape[0]:
+                                value += soft[at + i]
+                        if sweep == 0:
+                            peak = max(peak, value)
+                        else:
+                            belief[at + i] = exp(value - peak)
+                            total += belief[at + i]
+        if sweep == 0 and not peak > -np.inf:
+            return -np.inf
+    for i in range(belief.shape[0]):
+        belief[i] /= total
+    return log(total) + peak
+
+
+@njit(cache=True, error_model="numpy")
+def _log_ratio(plan, flat, patterns, i):
+    lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
+    peak = -np.inf
+    for k in range(lo, hi):
+        peak = max(peak, patterns[plan.pattern_out[plan.component_pattern[k]] + i])
+    if not peak > -np.inf:
+        return peak
+    total = 0.0
+    for k in range(lo, hi):
+        total += plan.component_weight[k] * exp(patterns[plan.pattern_out[plan.component_pattern[k]] + i] - peak)
+    return log(total) + peak

@@ -1,0 +1,190 @@
+"""Here lives the sampler's view of a network: the declared tables as flat arrays.
+
+Mechanisms and edges keep the numbers of the file, whatever variant is in the slot: one bit a
+mechanism, one stage an edge.  What a variant cannot reach is never active, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterorch.causal.slices import ERLANG, FAST, GEOMETRIC, RECURRENT, TIMER
+from clusterorch.errors import InvalidModel
+from clusterorch.models.compile import Network, entity_kind_index
+from clusterorch.models.ground import limit_slices, topological_mechanisms
+from clusterorch.models.layout import ENTITY_KINDS, Layout
+from clusterorch.models.spec import PHASES, SEVERITIES, Action, Edge, ModelSpec
+from clusterorch.probability.lifetimes import erlang_from_mean, geometric_from_mean, timer_slices
+
+MOST_MECHANISMS = 62  # bits of a signed word, less the sign
+FOREVER = 2**40
+SAVE, STOP, LAUNCH = PHASES.index("save"), PHASES.index("stop"), PHASES.index("launch")
+HALTING_PHASES = sum(1 << PHASES.index(p) for p in ("launch", "init_comm", "load"))
+
+
+class CausalPlan(NamedTuple):
+    """What the state of a slice is drawn from.  M mechanisms, E edges, V variants, A actions."""
+
+    order: np.ndarray  # [M] causal order
+    transient: np.ndarray  # [M] 0 or 1
+    heals: np.ndarray  # [M] probability a slice
+    slowdown: np.ndarray  # [M, severities]
+    incoming: np.ndarray  # [E] edges by child
+    incoming_start: np.ndarray  # [M + 1]
+    parent: np.ndarray  # [E] mechanism, or -1 - variant
+    child: np.ndarray  # [E]
+    kind: np.ndarray  # [E] FAST, RECURRENT, GEOMETRIC, ERLANG, TIMER
+    gate: np.ndarray  # [E]
+    advance: np.ndarray  # [E]
+    stages: np.ndarray  # [E]
+    limit: np.ndarray  # [E] slices of halt, timers only
+    open_phases: np.ndarray  # [E] bit set
+    crash: int  # bit sets of mechanisms by effect
+    stall: int
+    block_save: int
+    block_start: int
+    poison: int
+    slow: int
+    severity: np.ndarray  # [V, severities] cumulated
+    severity_level: np.ndarray  # [V, severities]
+    severities: np.ndarray  # [V] how many
+    sites: np.ndarray  # [V]
+    site_kind: np.ndarray  # [V]
+    recovers: np.ndarray  # [V] probability a slice
+    duration: np.ndarray  # [phases] slices
+    following: np.ndarray  # [phases]
+    restarts: np.ndarray  # [A]
+    discards: np.ndarray  # [A]
+    at_node: np.ndarray  # [A] whether the target is a node
+    clears: np.ndarray  # [A, V, 2] elsewhere, at the site
+    per_node: np.ndarray  # [kinds] entities on a node; 0 where they have none
+    copies: int
+
+
+def causal_plan(network: Network, limits: dict[str, float]) -> CausalPlan:
+    """Lay the causal part of a network out for the kernels.
+
+    Raises:
+        InvalidModel: more mechanisms than a word has bits.
+    """
+    spec = network.spec
+    names = [m.name for m in spec.mechanism]
+    if len(names) > MOST_MECHANISMS:
+        raise InvalidModel(
+            spec.model.name, "mechanism", f"{len(names)} of them", f"the sampler takes {MOST_MECHANISMS}"
+        )
+    number = {name: i for i, name in enumerate(names)}
+    number |= {b.variant.name: -1 - v for v, b in enumerate(network.blocks)}
+    incoming = [[e for e, edge in enumerate(spec.edge) if edge.to == name] for name in names]
+    masks = {
+        effect: sum(1 << i for i, m in enumerate(spec.mechanism) if m.effect == effect)
+        for effect in ("crash", "stall", "block_save", "block_start", "poison", "slow")
+    }
+    slowdown = np.array([np.broadcast_to(m.slowdown, SEVERITIES) for m in spec.mechanism], dtype=np.float64)
+    dt = spec.model.slice_seconds
+    return CausalPlan(
+        order=_ints(names.index(name) for name in topological_mechanisms(spec)),
+        transient=_ints(m.transient for m in spec.mechanism),
+        heals=np.array([geometric_from_mean(m.heals, dt) if m.heals else 0.0 for m in spec.mechanism]),
+        slowdown=slowdown,
+        incoming=_ints(e for edges in incoming for e in edges),
+        incoming_start=_ints(np.concatenate([[0], np.cumsum([len(edges) for edges in incoming])])),
+        parent=_ints(number[e.from_] for e in spec.edge),
+        child=_ints(number[e.to] for e in spec.edge),
+        **_edges(spec, limit_slices(spec, limits)),
+        **masks,
+        **_variants(network),
+        **_schedule(spec),
+        **_actions(network),
+        per_node=_ints(_per_node(network.layout, kind) for kind in ENTITY_KINDS),
+        copies=network.layout.copies,
+    )
+
+
+def _ints(values: object) -> np.ndarray:
+    return np.array([int(v) for v in values], dtype=np.int64)  # type: ignore[attr-defined]
+
+
+def _per_node(layout: Layout, kind: str) -> int:
+    return layout.count(kind) // layout.nodes if kind in ("gpu", "rank", "link", "node") else 0
+
+
+def _edges(spec: ModelSpec, limits: dict[str, int]) -> dict[str, np.ndarray]:
+    dt = spec.model.slice_seconds
+
+    def law(edge: Edge) -> tuple[int, float, int, int]:
+        delay = edge.delay
+        if delay.fast:
+            return FAST, 1.0, 1, 0
+        if delay.geometric is not None:
+            return RECURRENT if edge.recurrent else GEOMETRIC, geometric_from_mean(delay.geometric, dt), 1, 0
+        if delay.erlang is not None:
+            return ERLANG, erlang_from_mean(*delay.erlang, dt), delay.erlang[0], 0
+        return TIMER, 1.0, 1, limits[delay.timer or ""]
+
+    laws = [law(edge) for edge in spec.edge]
+    everywhere = (1 << len(PHASES)) - 1
+    phases = [everywhere if e.phases is None else sum(1 << PHASES.index(p) for p in e.phases) for e in spec.edge]
+    return {
+        "kind": _ints(x[0] for x in laws),
+        "gate": np.array([e.gate for e in spec.edge]),
+        "advance": np.array([x[1] for x in laws]),
+        "stages": _ints(x[2] for x in laws),
+        "limit": _ints(x[3] for x in laws),
+        "open_phases": _ints(phases),
+    }
+
+
+def _variants(network: Network) -> dict[str, np.ndarray]:
+    variants = [b.variant for b in network.blocks]
+    shares = np.ones((len(variants), SEVERITIES))
+    levels = np.ones((len(variants), SEVERITIES), dtype=np.int64)
+    for v, variant in enumerate(variants):
+        shares[v, : len(variant.severities)] = np.cumsum(variant.severities)
+        levels[v, : len(variant.severity_levels)] = variant.severity_levels
+    return {
+        "severity": shares,
+        "severity_level": levels,
+        "severities": _ints(len(v.severities) for v in variants),
+        "sites": _ints(b.sites for b in network.blocks),
+        "site_kind": _ints(entity_kind_index(v.spec.site) for v in variants),
+        "recovers": np.array([v.recovers for v in variants]),
+    }
+
+
+def _schedule(spec: ModelSpec) -> dict[str, np.ndarray]:
+    job, dt = spec.job, spec.model.slice_seconds
+    seconds = {
+        "launch": job.launch_seconds, "init_comm": job.init_comm_seconds, "load": job.load_seconds,
+        "step": job.save_every_seconds, "save": job.save_seconds,
+    }  # fmt: skip
+    after = {"launch": "init_comm", "init_comm": "load", "load": "step", "step": "save", "save": "step"}
+    return {
+        "duration": _ints(max(1, timer_slices(seconds[p], dt)) if p in seconds else FOREVER for p in PHASES),
+        "following": _ints(PHASES.index(after.get(p, p)) for p in PHASES),
+    }
+
+
+def _actions(network: Network) -> dict[str, np.ndarray]:
+    actions = network.spec.action
+    clears = np.zeros((len(actions), len(network.blocks), 2))
+    for a, action in enumerate(actions):
+        for v, block in enumerate(network.blocks):
+            for at_site in range(2):
+                clears[a, v, at_site] = _clears(action, block.variant.mode, block.variant.name, at_site)
+    return {
+        "restarts": _ints(a.restarts for a in actions),
+        "discards": _ints(a.discards for a in actions),
+        "at_node": _ints(a.target == "node" for a in actions),
+        "clears": clears,
+    }
+
+
+def _clears(action: Action, mode: str, variant: str, at_site: int) -> float:
+    relation = ("elsewhere", "site")[at_site]
+    for effect in action.effect:
+        if {mode, variant} & set(effect.of) and effect.relation in ("any", relation):
+            return effect.clears
+    return 0.0

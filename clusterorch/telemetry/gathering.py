@@ -1,0 +1,157 @@
+"""Here lives what is known only after the last file: years, addresses of hosts, and relations between lines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from clusterorch.telemetry.operators import differs, first_of, ratio_to_own_baseline
+from clusterorch.telemetry.patterns import Formats
+from clusterorch.telemetry.readings import EntityRef, Finding, Ingested, PhaseMark, Reading, Sample
+from clusterorch.telemetry.stacks import Stacks
+from clusterorch.telemetry.timestamps import NO_YEAR, in_year, year_of
+
+MOST_OF_A_PATTERN = 100_000
+MOST_READINGS = 500_000
+_NAMED_LIKE_A_HOST = re.compile(r"(?:^|[-_./])(?P<host>[A-Za-z]{1,16}-?\d{1,6})(?:\.\w{1,8})?$")
+
+
+class Gathering:
+    """Collects what the files say; keeps every kind of line bounded, so that a flood drowns nothing else."""
+
+    def __init__(self, formats: Formats) -> None:
+        self.formats = formats
+        self.result = Ingested()
+        self.samples: list[Sample] = []
+        self.complaints: list[Reading] = []
+        self.stacks: list[tuple[str, Stacks]] = []
+        self.order = 0
+        self._kept: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+
+    def room(self, pattern: str) -> bool:
+        """Whether another record of this pattern is kept."""
+        total = len(self.result.readings) + len(self.samples) + len(self.result.phases)
+        if self._kept[pattern] >= MOST_OF_A_PATTERN or total >= MOST_READINGS:
+            self._dropped[pattern] += 1
+            return False
+        self._kept[pattern] += 1
+        return True
+
+    def note(self, file: str, kind: str, text: str, line: int | None = None) -> None:
+        """Add a finding about a file."""
+        self.result.findings.append(Finding(file, line, kind, text))
+
+    def finish(self) -> Ingested:
+        """Everything, relations included."""
+        self._stacks()
+        self._years()
+        for operator in self.formats.operator.values():
+            mine = [sample for sample in self.samples if sample.measure == operator.measure]
+            if operator.kind == "ratio_to_own_baseline":
+                self._add(ratio_to_own_baseline(operator, mine, self.result.phases))
+            elif operator.kind == "differs":
+                self._add(differs(operator, mine))
+            elif operator.kind == "first_of":
+                self._add(first_of(operator, self.complaints))
+        self._addresses()
+        self.result.readings.sort(key=lambda reading: reading.order)
+        for pattern, count in sorted(self._dropped.items()):
+            self.note("", "too_many", f"{count} more lines of {pattern} were counted but not kept")
+        return self.result
+
+    def _add(self, readings: Iterable[Reading]) -> None:
+        self.result.readings.extend(readings)
+
+    def _stacks(self) -> None:
+        for operator in self.formats.operator.values():
+            if operator.kind != "minority":
+                continue
+            for file, stacks in self.stacks:
+                for thread, entity, wait in stacks.minority(operator, self._host_of(file)):
+                    self._add(
+                        [
+                            Reading(
+                                file,
+                                thread.line,
+                                None,
+                                thread.order,
+                                operator.stream,
+                                operator.signal,
+                                1,
+                                entity,
+                                f"{thread.text} waits for: {wait}",
+                                operator.name,
+                            )
+                        ]
+                    )
+
+    def _host_of(self, file: str) -> str | None:
+        """The label in a file's name that is also a host, or is formed like one and tells files apart."""
+        stem = file.rsplit("/", 1)[-1]
+        for host in sorted(self.result.hosts, key=len, reverse=True):
+            if re.search(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", stem):
+                return host
+        found = _NAMED_LIKE_A_HOST.search(stem)
+        return found["host"] if found else None
+
+    def _years(self) -> None:
+        """Move wall times that came without a year next to those that came with one."""
+        dated = sorted(
+            reading.time for reading in self.result.readings if reading.clock == "wall" and _has_year(reading.time)
+        )
+        if not dated:
+            return
+        year, middle = year_of(dated[len(dated) // 2]), dated[len(dated) // 2]
+
+        def moved(record):  # noqa: ANN001, ANN202
+            changes = {}
+            if getattr(record, "clock", "wall") == "wall" and record.time is not None and not _has_year(record.time):
+                changes["time"] = _nearest(record.time, year, middle)
+            after = getattr(record, "after", None)
+            if after is not None and record.clock == "none" and not _has_year(after) and after > 86400:
+                changes["after"] = _nearest(after, year, middle)
+            return record._replace(**changes) if changes else record
+
+        result = self.result
+        result.readings = [moved(reading) for reading in result.readings]
+        result.phases = [moved(mark) for mark in result.phases]
+        result.limits = [moved(mark) for mark in result.limits]
+        self.complaints = [moved(reading) for reading in self.complaints]
+        self.samples = [sample._replace(base=moved(sample.base)) for sample in self.samples]
+        for summary in result.files:
+            if summary.clock == "wall" and summary.first is not None and not _has_year(summary.first):
+                summary.first = _nearest(summary.first, year, middle)
+                summary.last = _nearest(summary.last or 0.0, year, middle)
+
+    def _addresses(self) -> None:
+        """Call hosts by their names where the logs say which address is whose."""
+        names: dict[str, set[str]] = defaultdict(set)
+        for place in self.result.places:
+            if place.address and place.host:
+                names[place.address].add(place.host)
+        sure = {address: next(iter(hosts)) for address, hosts in names.items() if len(hosts) == 1}
+        if not sure:
+            return
+
+        def named(entity: EntityRef) -> EntityRef:
+            return entity._replace(host=sure.get(entity.host or "", entity.host))
+
+        self.result.readings = [
+            reading._replace(entity=named(reading.entity)) if reading.entity.host in sure else reading
+            for reading in self.result.readings
+        ]
+
+
+def _has_year(time: float | None) -> bool:
+    return time is not None and year_of(time) > NO_YEAR + 1
+
+
+def _nearest(time: float, year: int, middle: float) -> float:
+    return min((in_year(time, candidate) for candidate in (year - 1, year, year + 1)), key=lambda t: abs(t - middle))
+
+
+def marks_of(phases: Iterable[PhaseMark], phase: str) -> list[PhaseMark]:
+    """The marks of one phase, in order."""
+    return [mark for mark in phases if mark.phase == phase]

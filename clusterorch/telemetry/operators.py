@@ -1,0 +1,103 @@
+"""Here live the relations between lines: what no single line says."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from clusterorch.telemetry.readings import EntityRef, PhaseMark, Reading, Sample
+from clusterorch.telemetry.rows import Operator
+
+_BASELINE_SHARE = 4  # the baseline is the median of the first quarter
+
+
+def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases: Sequence[PhaseMark]) -> list[Reading]:
+    """Log of each value over the level at which its file began.
+
+    The samples of the baseline give no readings.  A first step after a start or a load is slow by itself
+    and left out, as is a value that is not positive (a feature that is off prints zero).
+    """
+    readings: list[Reading] = []
+    settling = sorted((mark.file, mark.order) for mark in phases if mark.phase in operator.settles_after)
+    for (file, _), group in _grouped(samples):
+        values = _settled(operator, group, [order for name, order in settling if name == file])
+        if len(values) < 2:
+            continue
+        quarter = max(1, len(values) // _BASELINE_SHARE)
+        level = median(sample.number for sample in values[:quarter])
+        readings += [
+            sample.base._replace(
+                signal=operator.signal, stream=operator.stream, value=math.log(sample.number / level)
+            )
+            for sample in values[quarter:]
+        ]
+    return readings
+
+
+def _grouped(samples: Iterable[Sample]) -> Iterable[tuple[tuple[str, EntityRef], list[Sample]]]:
+    groups: dict[tuple[str, EntityRef], list[Sample]] = defaultdict(list)
+    for sample in samples:
+        if 0 < sample.number < math.inf:
+            groups[sample.base.file, sample.base.entity].append(sample)
+    return groups.items()
+
+
+def _settled(operator: Operator, group: list[Sample], marks: list[int]) -> list[Sample]:
+    if not operator.settles_after:
+        return group
+    kept, last, waiting = [], -1, list(marks)
+    for sample in group:
+        fresh = sample.fields.get("step") in ("0", "1")
+        while waiting and waiting[0] < sample.base.order:
+            fresh = fresh or waiting[0] > last
+            waiting.pop(0)
+        last = sample.base.order
+        if not fresh:
+            kept.append(sample)
+    return kept
+
+
+def differs(operator: Operator, samples: Iterable[Sample]) -> list[Reading]:
+    """Members that do something else than the others at the same point.
+
+    Samples are aligned by the fields of `align`.  Nothing is said if a member comes twice (two communicators count
+    alike), if members are missing, or if those who differ are no small minority.
+    """
+    points: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
+    for sample in samples:
+        points[sample.base.file, *(sample.fields.get(name, "") for name in operator.align)].append(sample)
+    readings = []
+    for point in points.values():
+        members = Counter(sample.base.entity for sample in point)
+        declared = point[0].fields.get(operator.members or "", "")
+        whole = not declared or int(declared) == len(point)
+        if len(point) < 3 or max(members.values()) > 1 or not whole:
+            continue
+        does = [tuple(sample.fields.get(name, "") for name in operator.compare) for sample in point]
+        (usual, most), *_ = Counter(does).most_common(1)
+        if 0 < len(point) - most <= operator.largest_share * len(point):
+            readings += [
+                sample.base._replace(signal=operator.signal, stream=operator.stream, value=1)
+                for sample, doing in zip(point, does, strict=True)
+                if doing != usual
+            ]
+    return readings
+
+
+def first_of(operator: Operator, complaints: Sequence[Reading]) -> list[Reading]:
+    """The rank that complained first, where one clock or one file orders them all."""
+    ranked = [reading for reading in complaints if reading.speaker is not None and reading.speaker.kind == "rank"]
+    if not ranked:
+        return []
+    timed = all(reading.clock == "wall" and reading.time is not None for reading in ranked)
+    if timed:
+        first = min(ranked, key=lambda reading: (reading.time, reading.order))
+    elif len({reading.file for reading in ranked}) == 1:
+        first = min(ranked, key=lambda reading: reading.order)
+    else:
+        return []
+    speaker = first.speaker
+    assert speaker is not None
+    return [first._replace(signal=operator.signal, stream=operator.stream, value=1, entity=speaker)]

@@ -1,0 +1,262 @@
+"""Here lives the shape of a format file: rows that say which line shows which signal of which entity.
+
+Reading files decides nothing: a row names a signal of the model, one of its values and the entity, never a cause.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from clusterorch.models.spec import PHASES, STREAMS, SiteKind
+from clusterorch.telemetry import linearity
+
+Stream = Literal["nccl", "kernel", "smi", "network", "checkpoint"]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Span = Annotated[tuple[float, float], Field(description="from, up to but not including")]
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Words = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class Row(BaseModel):
+    """A row of a format file: unknown keys are errors, and each says where it comes from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: Name
+    source: str | None = None
+    assumed: str | None = None
+
+    @model_validator(mode="after")
+    def _grounded(self) -> Row:
+        if self.source is None and self.assumed is None:
+            raise ValueError("a row carries source or assumed")
+        return self
+
+
+class EntityRule(BaseModel):
+    """Which entity a line is about: a kind, and the fields of the line (or of its prefix) that name it.
+
+    The prefix gives `host`, `rank`, `local`, `pid` if the line has them; a sheet with several columns gives `column`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kind: SiteKind
+    host: str | None = None
+    pci: str | None = None
+    index: str | None = None
+    rank: str | None = None
+    local: str | None = None
+    pid: str | None = None
+    device: str | None = None
+
+    def names(self) -> set[str]:
+        """The fields it reads."""
+        given = (self.host, self.pci, self.index, self.rank, self.local, self.pid, self.device)
+        return {name for name in given if name is not None}
+
+
+class LimitRule(BaseModel):
+    """Which field states the limit of which timer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    timer: Name
+    field: str
+    unit: Literal["ms", "s", "min", "h"] = "s"
+
+
+class Expect(BaseModel):
+    """What the example of a row yields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    signal: str | None = None
+    measure: str | None = None
+    value: float | str | None = None
+    entity: str | None = None
+    phase: str | None = None
+    seconds: float | None = None
+    known: bool = False
+
+
+class Value(Row):
+    """How a number or a word becomes the value of a signal."""
+
+    values: dict[str, list[int | str]] = {}
+    bins: dict[str, Span] = {}
+    scale: float = 1.0
+    transform: Literal["none", "inverse"] = "none"
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Value:
+        if self.values and self.bins:
+            raise ValueError("give values or bins, not both")
+        return self
+
+    def of(self, word: str) -> float | str | None:
+        """The value that a word of a line stands for; None if it stands for nothing here."""
+        if self.values:
+            bare = word.strip().lower()
+            for value, words in self.values.items():
+                if any(bare == str(known).lower() for known in words):
+                    return value
+            return None
+        try:
+            number = float(word.replace(",", "")) * self.scale
+        except ValueError:
+            return None
+        if number != number or number in (float("inf"), float("-inf")):
+            return None
+        if self.bins:
+            return next((value for value, (low, high) in self.bins.items() if low <= number < high), None)
+        if self.transform == "inverse":
+            return 1.0 / number if number else None
+        return number
+
+
+class Pattern(Value):
+    """`[[pattern]]`: a line, and what it shows."""
+
+    stream: Stream
+    regex: str
+    prefilter: str = Field(min_length=2)
+    unless: Words = []
+    signal: Name | None = None
+    measure: Name | None = None
+    known: bool = False
+    phase: str | None = None
+    limit: LimitRule | None = None
+    place: dict[Literal["host", "rank", "local", "pci", "address", "ranks"], str] = {}
+    section: list[Literal["host", "pci", "device", "index"]] = []
+    value: str | None = None
+    field: str | None = None
+    count: str | None = None
+    entity: EntityRule | None = None
+    split: str | None = None
+    complaint: bool = False
+    indented_tail: bool = False
+    within: str | None = None
+    template: str | None = None
+    example: str
+    expect: Expect | list[Expect]
+
+    @field_validator("regex")
+    @classmethod
+    def _linear(cls, regex: str) -> str:
+        linearity.check(regex)
+        return regex
+
+    @model_validator(mode="after")
+    def _complete(self) -> Pattern:
+        if not (self.known or self.signal or self.measure or self.phase or self.limit or self.place or self.section):
+            raise ValueError("says nothing: give signal, measure, phase, limit, place, section or known = true")
+        if (self.signal or self.measure) and self.entity is None:
+            raise ValueError("a signal or a measure needs an entity")
+        if self.phase is not None and self.phase not in PHASES:
+            raise ValueError(f"phase {self.phase!r} is none of {', '.join(PHASES)}")
+        if self.measure and self.signal:
+            raise ValueError("a measure becomes a signal through an operator; give one of the two")
+        if self.value is not None and self.field is not None:
+            raise ValueError("give value or field, not both")
+        context = {"host", "rank", "local", "pid", "column", "pci", "device", "index"}
+        groups = set(linearity.check(self.regex).groupindex)
+        read = {self.field, self.count, self.limit.field if self.limit else None, *self.place.values()} - {None}
+        read |= self.entity.names() if self.entity else set()
+        if missing := {name for name in read if name not in groups | context}:
+            raise ValueError(f"regex has no group named {', '.join(sorted(map(str, missing)))}")
+        return self
+
+    @property
+    def expectations(self) -> list[Expect]:
+        """What the example yields, as a list."""
+        return self.expect if isinstance(self.expect, list) else [self.expect]
+
+    def render(self, fields: dict[str, Any], value: str | None = None) -> str:
+        """A line as its program would print it; a class is turned back into the first of its words."""
+        if self.template is None:
+            raise ValueError(f"{self.name} has no template")
+        if value is not None and self.field is not None and value in self.values:
+            fields = {**fields, self.field: self.values[value][0]}
+        return self.template.format(**fields)
+
+
+class Column(Value):
+    """`[[column]]`: a column of nvidia-smi's CSV, under all its names; `*` is any column."""
+
+    columns: list[str] = Field(min_length=1)
+    role: Literal["index", "pci", "known"] | None = None
+    signal: Name | None = None
+    measure: Name | None = None
+    bits: dict[str, int] = {}
+    rest: str | None = None
+    of_column: list[str] = []
+    delta: bool = False
+
+    @model_validator(mode="after")
+    def _complete(self) -> Column:
+        if sum(given is not None for given in (self.role, self.signal, self.measure)) != 1:
+            raise ValueError("a column has one of role, signal, measure")
+        return self
+
+
+class Counter(Row):
+    """`[[counter]]`: counters of a network device that feed one signal; without a signal they are only known."""
+
+    counters: list[str] = Field(min_length=1)
+    signal: Name | None = None
+
+
+class Wait(Row):
+    """`[[wait]]`: frames that say what a thread waits for; the first row that matches a stack gives the class."""
+
+    wait: Literal["collective", "loader", "io", "lock", "compute"]
+    functions: list[str] = []
+    files: list[str] = []
+
+
+class Wrapped(Row):
+    """`[[wrapped]]`: a record that comes broken over several lines."""
+
+    token: str = Field(min_length=2)
+    starts: str
+    continues: str
+    ends: str | None = None
+    most: int = Field(default=4, ge=2, le=8)
+
+    @field_validator("starts", "continues")
+    @classmethod
+    def _linear(cls, regex: str) -> str:
+        linearity.check(regex)
+        return regex
+
+
+class Operator(Row):
+    """`[[operator]]`: a relation between lines that shows a signal."""
+
+    kind: Literal["ratio_to_own_baseline", "differs", "minority", "first_of"]
+    signal: Name
+    stream: Stream
+    measure: Name | None = None
+    settles_after: list[str] = []
+    compare: list[str] = []
+    align: list[str] = []
+    members: str | None = None
+    majority: str | None = None
+    thread: str | None = None
+    largest_share: float = Field(default=1 / 3, gt=0, lt=0.5)
+
+
+TABLES: dict[str, type[Row]] = {
+    "pattern": Pattern,
+    "column": Column,
+    "counter": Counter,
+    "wait": Wait,
+    "wrapped": Wrapped,
+    "operator": Operator,
+}
+assert set(STREAMS) == set(Stream.__args__)  # type: ignore[attr-defined]

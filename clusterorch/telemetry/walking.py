@@ -1,0 +1,87 @@
+"""Here lives the walk over the paths a user gave: which files are read, and what is said about the others."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from clusterorch.errors import IngestError
+from clusterorch.telemetry.readings import Finding
+
+MOST_FILES = 100_000
+
+
+def walk(paths: Sequence[Path | str], findings: list[Finding]) -> Iterator[tuple[str, Path]]:
+    """(label, path) of every regular file, folders in sorted order, hidden files left out.
+
+    Raises:
+        IngestError: a path that was given is missing, or neither a file nor a folder, or the folder cannot be listed.
+    """
+    if not paths:
+        raise IngestError("no path given: name a log file or a folder of logs")
+    seen = 0
+    for given in map(Path, paths):
+        try:
+            mode = given.stat().st_mode
+        except (OSError, ValueError) as error:
+            raise IngestError(f"{shown(given)}: cannot be opened: {_reason(error)}") from error
+        if stat.S_ISREG(mode):
+            yield shown(given.name), given
+            continue
+        if not stat.S_ISDIR(mode):
+            raise IngestError(f"{shown(given)}: is neither a file nor a folder")
+        for label, path in _folder(given, findings):
+            seen += 1
+            if seen > MOST_FILES:
+                findings.append(Finding(shown(given), None, "too_many_files", f"only the first {MOST_FILES} files are read"))
+                return
+            yield label, path
+
+
+def shown(path: Path | str) -> str:
+    """A path as text that is safe to print: what is no character becomes a question mark.
+
+    >>> shown("logs/a\\x1b[31m.log")
+    'logs/a?[31m.log'
+    """
+    text = os.fsencode(str(path)).decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _folder(root: Path, findings: list[Finding]) -> Iterator[tuple[str, Path]]:
+    base = root.resolve()
+
+    def unreadable(error: OSError) -> None:
+        if error.filename is not None and Path(error.filename) == root:
+            raise IngestError(f"{shown(root)}: cannot be listed: {_reason(error)}") from error
+        findings.append(Finding(_label(root, Path(error.filename or root)), None, "unreadable", _reason(error)))
+
+    for folder, folders, files in os.walk(root, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name.startswith("."):
+                continue
+            label = _label(root, path)
+            try:
+                inside = not path.is_symlink() or path.resolve(strict=True).is_relative_to(base)
+                regular = stat.S_ISREG(path.stat().st_mode)
+            except (OSError, RuntimeError, ValueError) as error:
+                findings.append(Finding(label, None, "unreadable", _reason(error)))
+                continue
+            if not inside:
+                findings.append(Finding(label, None, "link_outside", "a link that leads out of the folder is not followed"))
+            elif not regular:
+                findings.append(Finding(label, None, "not_a_file", "is neither a file nor a folder"))
+            else:
+                yield label, path
+
+
+def _label(root: Path, path: Path) -> str:
+    return shown(path.relative_to(root).as_posix() if path != root else root.name)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
