@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clusterorch.errors import InvalidIntervention
 from clusterorch.inference.filtering import SliceEvidence
 from clusterorch.inference.priors import OnsetPrior
 from clusterorch.inference.smoothing import Recording
@@ -41,8 +42,22 @@ def most_probable_cascade(
 ) -> tuple[list[State], float]:  # fmt: skip
     """The best path and its log probability less the background's log evidence, nats (Viterbi 1967).
 
-    Transient mechanisms are summed out at each slice; actions are not yet part of the path search.
+    Transient mechanisms are summed out at each slice.
+
+    Raises:
+        InvalidIntervention: the evidence contains an action; a path through one is not searched.
     """
+    path, score = best_path(network, evidence, prior=prior, site_weights=site_weights)
+    return [describe_state(network, i) for i in path], score
+
+
+def best_path(
+    network: Network, evidence: Sequence[SliceEvidence], *, prior: OnsetPrior | None = None,
+    site_weights: np.ndarray | None = None,
+) -> tuple[list[int], float]:  # fmt: skip
+    """`most_probable_cascade` by numbers of the state vector."""
+    if any(one.action is not None and one.action.clears.any() for one in evidence):
+        raise InvalidIntervention("the most probable cascade is searched between actions; cut the evidence there")
     recording = Recording(network, evidence, prior=prior, site_weights=site_weights)
     score = np.full(network.states, -np.inf)
     score[0] = 0.0
@@ -56,7 +71,7 @@ def most_probable_cascade(
     path = [best]
     for back in reversed(pointers[1:]):
         path.append(int(back[path[-1]]))
-    return [describe_state(network, i) for i in reversed(path)], float(score[best])
+    return path[::-1], float(score[best])
 
 
 def _advance(recording: Recording, t: int, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

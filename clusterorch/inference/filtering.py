@@ -48,9 +48,9 @@ class SliceEvidence:
 @njit(cache=True, error_model="numpy")
 def likelihood_ratios(plan, phase, values, last, gap, scratch):
     """Log evidence of the empty slot; fills the patterns' log ratios, `scratch[3]`."""
-    density, units, groups, patterns, terms, _ = scratch
-    total = background_evidence(plan, phase, values, last, gap, density)
-    fill_slots(plan, phase, values, last, gap, density, units, groups)
+    density, units, groups, patterns, terms, _, classes = scratch
+    total = background_evidence(plan, phase, values, last, gap, density, classes)
+    fill_slots(plan, phase, values, last, gap, density, classes, units, groups)
     fill_terms(plan, phase, values, units, groups, terms)
     fill_patterns(plan, phase, terms, patterns)
     remember(plan, values, last, gap)
@@ -63,6 +63,7 @@ def make_scratch(plan, width):
     return (
         np.empty(width), np.empty(plan.unit_size), np.empty(plan.group_size),
         np.empty(plan.pattern_size), np.empty(plan.term_size), np.empty(plan.pattern_size),
+        np.empty(width, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -72,13 +73,13 @@ def filter_slice(
 ):  # noqa: PLR0913
     """One slice of every instance of a batch: predict, weigh, normalise.
 
-    [B, width] values, [B] phase, due, ends, job_class, [B, V] onset, [B, states] belief and after.
+    [B, width] values, [B] phase, due, ends, job_class, [B, V] onset, [B, states] belief; `after` is scratch.
     """
     soft = np.zeros(0)
     for b in range(values.shape[0]):
         predict(plan, phase[b], due[b], ends[b], onset[b], weights, belief[b], after[b])
         base = likelihood_ratios(plan, phase[b], values[b], last[b], gap[b], scratch)
-        ratio = update(plan, phase[b], job_class[b], scratch[3], soft, scratch[5], after[b])
+        ratio = update(plan, phase[b], job_class[b], scratch[3], soft, scratch[5], after[b], belief[b])
         log_evidence[b] = base + ratio
 
 
@@ -133,7 +134,6 @@ class Filter:
         result = np.empty(self.batch)
         for b, one in enumerate(each):
             result[b] = self._step_one(b, one)
-        self.belief, self._after = self._after, self.belief
         self.time += 1
         return result
 
@@ -154,7 +154,9 @@ class Filter:
             predict(self.plan, one.phase, due, one.save_ends, onset, self.weights, before, after)
             after[0] += cleared
         base = likelihood_ratios(self.plan, one.phase, one.values, self.last[b], self.gap[b], self._scratch)
-        ratio = update(self.plan, one.phase, one.job_class, self._scratch[3], one.soft, self._scratch[5], after)
+        ratio = update(
+            self.plan, one.phase, one.job_class, self._scratch[3], one.soft, self._scratch[5], after, self.belief[b]
+        )
         if not ratio > -np.inf:
             return self._impossible(b, one)
         return base + ratio
@@ -166,7 +168,7 @@ class Filter:
                 f"(published class {one.job_class}, {int(np.isfinite(one.values).sum())} values)"
             )
         # The prediction stands; what could not be explained is on record and moves nothing.
-        self._after[b] /= self._after[b].sum()
+        self.belief[b] = self._after[b] / self._after[b].sum()
         self.set_aside.append((self.time, b))
         return 0.0
 
@@ -183,7 +185,6 @@ class Filter:
         bad = np.flatnonzero(~(result > -np.inf))
         for b in bad:
             result[b] = self._impossible(int(b), SliceEvidence(values[b], int(phase[b]), job_class=int(job_class[b])))
-        self.belief, self._after = self._after, self.belief
         self.time += 1
         return result
 

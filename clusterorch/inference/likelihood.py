@@ -1,8 +1,7 @@
 """Here live the likelihoods of one slice: the background's, and every hypothesis' ratio to it.
 
-Every loop is sequential or runs elementwise along sites and entities; nothing depends on how many
-instances are filtered together.  Sums over sites are kept as a vector until the last moment, so
-that their order is fixed and they still run several lanes wide.
+Inner loops run over views with an index that the compiler can see is never negative, and choose
+with selects instead of branches: that is what lets them run several lanes wide.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from clusterorch.inference.plan import ADDITIVE, CHORAL, MOST_GAP, Plan
+from clusterorch.inference.plan import ADDITIVE, CHORAL, MOST_GAP
 from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE
 from clusterorch.probability.elementary import exp, log, log_add
 
 _ROOT_TWO_PI = 2.5066282746310002
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def continuous_density(x, mean, sd, a, spread, last, outlier, outlier_mean, outlier_sd):  # noqa: PLR0913
     """Contaminated density of one sample given the last one taken."""
     centre = mean + a * (last - mean)
@@ -29,31 +28,38 @@ def continuous_density(x, mean, sd, a, spread, last, outlier, outlier_mean, outl
 
 
 @njit(cache=True, error_model="numpy")
-def background_evidence(plan, phase, values, last, gap, density):
-    """Log density of a slice under the empty slot, nats; leaves continuous densities in `density`."""
+def classify(plan, values, classes):
+    """Class numbers of the discrete signals; a value that was not delivered gets the last column."""
+    missing = plan.log_rows.shape[1] - 1
+    for s in range(plan.kind.shape[0]):
+        if plan.kind[s] == DISCRETE:
+            x = values[plan.offset[s] : plan.offset[s + 1]]
+            c = classes[plan.offset[s] : plan.offset[s + 1]]
+            for e in range(x.shape[0]):
+                c[e] = int(x[e]) if x[e] == x[e] else missing
+
+
+@njit(cache=True, error_model="numpy")
+def background_evidence(plan, phase, values, last, gap, density, classes):  # noqa: PLR0913
+    """Log density of a slice under the empty slot, nats.
+
+    Leaves continuous densities in `density` and class numbers in `classes` for the slots.
+    """
+    classify(plan, values, classes)
     total = 0.0
     for s in range(plan.kind.shape[0]):
         start, end, row = plan.offset[s], plan.offset[s + 1], plan.background[phase, s]
         kind = plan.kind[s]
         if kind == CONTINUOUS:
-            absent = plan.rows[row, 2]
-            for e in range(start, end):
-                x = values[e]
-                density[e] = 1.0
-                if x == x:
-                    if x == np.inf:
-                        density[e] = absent
-                    else:
-                        g = gap[e]
-                        density[e] = (1.0 - absent) * continuous_density(
-                            x, plan.rows[row, 0], plan.rows[row, 1], plan.decay[s, g], plan.spread[s, g],
-                            last[e], plan.outlier[s, 0], plan.outlier[s, 1], plan.outlier[s, 2],
-                        )  # fmt: skip
-                    total += log(density[e])
+            into = density[start:end]
+            _densities(plan, s, row, values[start:end], last[start:end], gap[start:end], into)
+            x = values[start:end]
+            for e in range(x.shape[0]):
+                total += log(into[e]) if x[e] == x[e] else 0.0
         elif kind == DISCRETE:
-            for e in range(start, end):
-                if values[e] == values[e]:
-                    total += plan.log_rows[row, int(values[e])]
+            table, c = plan.log_rows[row], classes[start:end]
+            for e in range(c.shape[0]):
+                total += table[c[e]]
         elif kind == CHORUS:
             told, quiet = _chorus_sums(plan, row, 3, values, start, end)
             total += _either(plan.rows[row, 0], told, quiet)
@@ -63,18 +69,34 @@ def background_evidence(plan, phase, values, last, gap, density):
 
 
 @njit(cache=True, error_model="numpy")
+def _densities(plan, s, row, x, last, gap, out):  # noqa: PLR0913
+    """Density of each sample under one row; the probability of being absent where there is no value."""
+    mean, sd, absent = plan.rows[row, 0], plan.rows[row, 1], plan.rows[row, 2]
+    outlier, outlier_mean, outlier_sd = plan.outlier[s, 0], plan.outlier[s, 1], plan.outlier[s, 2]
+    decay, spread = plan.decay[s], plan.spread[s]
+    for e in range(x.shape[0]):
+        g = gap[e]
+        own = (1.0 - absent) * continuous_density(
+            x[e], mean, sd, decay[g], spread[g], last[e], outlier, outlier_mean, outlier_sd
+        )
+        out[e] = absent if x[e] == np.inf else own
+
+
+@njit(cache=True, error_model="numpy")
 def _bernoulli(p, x):
     return log(p) if x > 0.5 else log(1.0 - p)
 
 
 @njit(cache=True, error_model="numpy")
-def _chorus_sums(plan, row, column, values, start, end):
+def _chorus_sums(plan, row, column, values, start, end):  # noqa: PLR0913
     """Log densities of a chorus told (all members alike) and silent."""
     told = quiet = 0.0
+    spoke, silent = log(plan.rows[row, column]), log(1.0 - plan.rows[row, column])
+    quiet_spoke, quiet_silent = log(plan.rows[row, 4]), log(1.0 - plan.rows[row, 4])
     for e in range(start, end):
         if values[e] == values[e]:
-            told += _bernoulli(plan.rows[row, column], values[e])
-            quiet += _bernoulli(plan.rows[row, 4], values[e])
+            told += spoke if values[e] > 0.5 else silent
+            quiet += quiet_spoke if values[e] > 0.5 else quiet_silent
     return told, quiet
 
 
@@ -91,117 +113,117 @@ def _speaker_background(speaks, members, speaker):
 
 
 @njit(cache=True, error_model="numpy")
-def fill_slots(plan, phase, values, last, gap, density, units, groups):
-    """Ratio to the background of every slot of a phase, for every entity, and its group sums."""
+def fill_slots(plan, phase, values, last, gap, density, classes, units, groups):  # noqa: PLR0913
+    """Ratio to the background of every slot of a phase, for every entity, and the group sums it needs."""
     for j in range(plan.slot_range[phase], plan.slot_range[phase + 1]):
-        s, row, column, at = plan.slot_signal[j], plan.slot_row[j], plan.slot_column[j], plan.slot_unit[j]
-        start, count = plan.offset[s], plan.offset[s + 1] - plan.offset[s]
+        s, row, column = plan.slot_signal[j], plan.slot_row[j], plan.slot_column[j]
+        start, end = plan.offset[s], plan.offset[s + 1]
+        out = units[plan.slot_unit[j] : plan.slot_unit[j] + end - start]
+        x = values[start:end]
         if column >= 0:
             p, quiet = plan.rows[row, column], plan.rows[row, 4]
             spoke, silent = log(p) - log(quiet), log(1.0 - p) - log(1.0 - quiet)
-            for e in range(count):
-                x = values[start + e]
-                units[at + e] = (spoke if x > 0.5 else silent) if x == x else 0.0
+            for e in range(out.shape[0]):
+                ratio = spoke if x[e] > 0.5 else silent
+                out[e] = ratio if x[e] == x[e] else 0.0
         elif plan.kind[s] == DISCRETE:
-            base = plan.background[phase, s]
-            for e in range(count):
-                x = values[start + e]
-                c = int(x) if x == x else 0
-                units[at + e] = plan.log_rows[row, c] - plan.log_rows[base, c] if x == x else 0.0
+            table, c = plan.slot_table[j], classes[start:end]
+            for e in range(out.shape[0]):
+                out[e] = table[c[e]]
         else:
-            _continuous_slot(plan, s, row, values, last, gap, density, units, at)
-        for level in range(3):
-            if plan.slot_group[j, level] >= 0:
-                to, where = plan.slot_group[j, level], plan.group_map[s, level]
-                for g in range(plan.group_count[s, level]):
-                    groups[to + g] = 0.0
-                for e in range(count):
-                    groups[to + plan.maps[where + e]] += units[at + e]
+            base = density[start:end]
+            _densities(plan, s, row, x, last[start:end], gap[start:end], out)
+            for e in range(out.shape[0]):
+                ratio = log(out[e] / base[e])
+                out[e] = ratio if x[e] == x[e] else 0.0
+        _group_sums(plan, s, j, out, groups)
 
 
 @njit(cache=True, error_model="numpy")
-def _continuous_slot(plan, s, row, values, last, gap, density, units, at):
-    start, count = plan.offset[s], plan.offset[s + 1] - plan.offset[s]
-    mean, sd, absent = plan.rows[row, 0], plan.rows[row, 1], plan.rows[row, 2]
-    outlier, outlier_mean, outlier_sd = plan.outlier[s, 0], plan.outlier[s, 1], plan.outlier[s, 2]
-    for e in range(count):
-        x = values[start + e]
-        if x != x:
-            units[at + e] = 0.0
-        elif x == np.inf:
-            units[at + e] = log(absent / density[start + e])
-        else:
-            g = gap[start + e]
-            own = (1.0 - absent) * continuous_density(
-                x, mean, sd, plan.decay[s, g], plan.spread[s, g], last[start + e], outlier, outlier_mean, outlier_sd
-            )
-            units[at + e] = log(own / density[start + e])
+def _group_sums(plan, s, j, units, groups):
+    if plan.slot_group[j, 0] >= 0:
+        per_node = plan.per_node[s]
+        nodes = groups[plan.slot_group[j, 0] : plan.slot_group[j, 0] + plan.group_count[s, 0]]
+        for n in range(nodes.shape[0]):
+            total = 0.0
+            mine = units[n * per_node : (n + 1) * per_node]
+            for g in range(mine.shape[0]):
+                total += mine[g]
+            nodes[n] = total
+    for level in range(1, 3):
+        if plan.slot_group[j, level] >= 0:
+            to, where = plan.slot_group[j, level], plan.group_map[s, level]
+            for g in range(plan.group_count[s, level]):
+                groups[to + g] = 0.0
+            for e in range(units.shape[0]):
+                groups[to + plan.maps[where + e]] += units[e]
 
 
 @njit(cache=True, error_model="numpy")
 def _total(plan, slot, units):
-    if slot < 0:
-        return 0.0
-    s, at = plan.slot_signal[slot], plan.slot_unit[slot]
     total = 0.0
-    for e in range(plan.offset[s + 1] - plan.offset[s]):
-        total += units[at + e]
+    if slot >= 0:
+        s, at = plan.slot_signal[slot], plan.slot_unit[slot]
+        mine = units[at : at + plan.offset[s + 1] - plan.offset[s]]
+        for e in range(mine.shape[0]):
+            total += mine[e]
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def _add_difference(plan, out, to, sites, level, where, slot, minus, units, groups):  # noqa: PLR0913
-    """out[site] += (sum of `slot` - sum of `minus`) over the group that each site points to."""
-    if level < 0 or slot == minus:
+def _add_sums(plan, out, level, where, slot, factor, units, groups):  # noqa: PLR0913
+    """out[site] += factor x (sum of a slot over the group that each site points to)."""
+    if slot < 0:
         return
-    for sign in range(2):
-        j = slot if sign == 0 else minus
-        if j < 0:
-            continue
-        factor = 1.0 if sign == 0 else -1.0
-        if level == 0:
-            at = plan.slot_unit[j]
-            for site in range(sites):
-                out[to + site] += factor * units[at + plan.maps[where + site]]
-        else:
-            at = plan.slot_group[j, level - 1]
-            for site in range(sites):
-                out[to + site] += factor * groups[at + plan.maps[where + site]]
+    at = plan.slot_unit[slot] if level == 0 else plan.slot_group[slot, level - 1]
+    source = units[at:] if level == 0 else groups[at:]
+    if where == plan.identity:
+        for i in range(out.shape[0]):
+            out[i] += factor * source[i]
+    else:
+        to = plan.maps[where : where + out.shape[0]]
+        for i in range(out.shape[0]):
+            out[i] += factor * source[to[i]]
 
 
 @njit(cache=True, error_model="numpy")
 def fill_terms(plan, phase, values, units, groups, terms):
     """Each signal's share in each hypothesis, for every site."""
     for t in range(plan.term_range[phase], plan.term_range[phase + 1]):
-        to, sites, s = plan.term_out[t], plan.term_sites[t], plan.term_signal[t]
-        rest, near, site = plan.term_slots[t, 0], plan.term_slots[t, 1], plan.term_slots[t, 2]
-        near_level, near_map = plan.term_near[t, 0], plan.term_near[t, 1]
-        site_level, site_map = plan.term_site[t, 0], plan.term_site[t, 1]
+        s, rest = plan.term_signal[t], plan.term_slots[t, 0]
+        near, site = plan.term_slots[t, 1], plan.term_slots[t, 2]
+        out = terms[plan.term_out[t] : plan.term_out[t] + plan.term_sites[t]]
         if plan.term_form[t] == ADDITIVE or plan.term_form[t] == CHORAL:
             total = _total(plan, rest, units)
-            for i in range(sites):
-                terms[to + i] = total
-            _add_difference(plan, terms, to, sites, near_level, near_map, near, rest, units, groups)
-            inner = near if near_level >= 0 else rest
-            _add_difference(plan, terms, to, sites, site_level, site_map, site, inner, units, groups)
+            for i in range(out.shape[0]):
+                out[i] = total
+            level, where = plan.term_near[t, 0], plan.term_near[t, 1]
+            if level >= 0 and near != rest:
+                _add_sums(plan, out, level, where, near, 1.0, units, groups)
+                _add_sums(plan, out, level, where, rest, -1.0, units, groups)
+            inner = near if level >= 0 else rest
+            level, where = plan.term_site[t, 0], plan.term_site[t, 1]
+            if level >= 0 and site != inner:
+                _add_sums(plan, out, level, where, site, 1.0, units, groups)
+                _add_sums(plan, out, level, where, inner, -1.0, units, groups)
             if plan.term_form[t] == CHORAL:
-                _choral(plan, phase, t, values, terms)
+                _choral(plan, phase, t, values, out)
         else:
-            _speaking(plan, phase, t, s, values[plan.offset[s]], terms)
+            _speaking(plan, phase, t, s, values[plan.offset[s]], out)
 
 
 @njit(cache=True, error_model="numpy")
-def _choral(plan, phase, t, values, terms):
+def _choral(plan, phase, t, values, out):
     """Turn told-against-quiet ratios into the ratio of the whole chorus to its background."""
-    s, row, to = plan.term_signal[t], plan.term_row[t], plan.term_out[t]
+    s, row = plan.term_signal[t], plan.term_row[t]
     base = plan.background[phase, s]
     start, end = plan.offset[s], plan.offset[s + 1]
     _, quiet = _chorus_sums(plan, row, 3, values, start, end)
     told_base, quiet_base = _chorus_sums(plan, base, 3, values, start, end)
     background = _either(plan.rows[base, 0], told_base, quiet_base)
     log_told, log_silent = log(plan.rows[row, 0]), log(1.0 - plan.rows[row, 0])
-    for i in range(plan.term_sites[t]):
-        terms[to + i] = log_add(log_told + terms[to + i], log_silent) + quiet - background
+    for i in range(out.shape[0]):
+        out[i] = log_add(log_told + out[i], log_silent) + quiet - background
 
 
 @njit(cache=True, error_model="numpy")
@@ -215,15 +237,15 @@ def _in_group(plan, s, level_and_map, site, member):
 
 
 @njit(cache=True, error_model="numpy")
-def _speaking(plan, phase, t, s, speaker, terms):
-    to, row, members = plan.term_out[t], plan.term_row[t], plan.members[s]
+def _speaking(plan, phase, t, s, speaker, out):  # noqa: PLR0913
+    row, members = plan.term_row[t], plan.members[s]
     background = _speaker_background(plan.rows[plan.background[phase, s], 0], members, speaker)
     at_site, near, rest = plan.rows[row, 1], plan.rows[row, 2], plan.rows[row, 3]
-    for i in range(plan.term_sites[t]):
+    for i in range(out.shape[0]):
         if speaker != speaker:
-            terms[to + i] = 0.0
+            out[i] = 0.0
         elif speaker < 0.0:
-            terms[to + i] = log(1.0 - plan.rows[row, 0]) - background
+            out[i] = log(1.0 - plan.rows[row, 0]) - background
         else:
             nears, sites = plan.maps[plan.term_counts[t, 0] + i], plan.maps[plan.term_counts[t, 1] + i]
             total = rest * (members - nears - sites) + near * nears + at_site * sites
@@ -232,20 +254,21 @@ def _speaking(plan, phase, t, s, speaker, terms):
                 weight = near
             if _in_group(plan, s, plan.term_site[t], i, int(speaker)):
                 weight = at_site
-            terms[to + i] = log(plan.rows[row, 0]) + log(weight / total) - background
+            out[i] = log(plan.rows[row, 0]) + log(weight / total) - background
 
 
 @njit(cache=True, error_model="numpy")
 def fill_patterns(plan, phase, terms, patterns):
     """Log-likelihood ratio to the empty slot of every distinct choice of rows, for every site."""
     for j in range(plan.pattern_range[phase], plan.pattern_range[phase + 1]):
-        to, sites = plan.pattern_out[j], plan.pattern_sites[j]
-        for i in range(sites):
-            patterns[to + i] = 0.0
+        out = patterns[plan.pattern_out[j] : plan.pattern_out[j] + plan.pattern_sites[j]]
+        for i in range(out.shape[0]):
+            out[i] = 0.0
         for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):
             at = plan.term_out[plan.pattern_term[k]]
-            for i in range(sites):
-                patterns[to + i] += terms[at + i]
+            source = terms[at : at + out.shape[0]]
+            for i in range(out.shape[0]):
+                out[i] += source[i]
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterorch.models.compile import Network, family_kinds
-from clusterorch.models.layout import Layout
+from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.rows import CHORUS, CONTINUOUS, FIRST
 from clusterorch.models.spec import PHASES
 
@@ -29,7 +29,8 @@ class Plan(NamedTuple):
     offset: np.ndarray  # [S + 1] into the flat values
     background: np.ndarray  # [phases, S]
     rows: np.ndarray  # [R, width]
-    log_rows: np.ndarray  # [R, width] logs of the discrete rows
+    log_rows: np.ndarray  # [R, width + 1] logs of the discrete rows; the last column is "not delivered"
+    per_node: np.ndarray  # [S] entities on each node, 0 if they have none
     outlier: np.ndarray  # [S, 3] probability, mean, sd
     members: np.ndarray  # [S] entities of the signal's kind
     decay: np.ndarray  # [S, MOST_GAP] memory ** gap
@@ -39,6 +40,7 @@ class Plan(NamedTuple):
     slot_signal: np.ndarray
     slot_row: np.ndarray
     slot_column: np.ndarray  # chorus: which `speak`; else -1
+    slot_table: np.ndarray  # [slots, width + 1] log ratio of each class to the background
     slot_unit: np.ndarray  # where its entities lie in the scratch of units
     slot_group: np.ndarray  # [slots, 3] where its node, leaf and rail sums lie in the scratch of groups, -1
     unit_size: int
@@ -58,6 +60,7 @@ class Plan(NamedTuple):
     term_counts: np.ndarray  # [terms, 2] speaking: start in `maps` of members near and at each site
     term_size: int
     maps: np.ndarray
+    identity: int  # start of the map in which every site points to its own number
     # patterns
     pattern_range: np.ndarray  # [phases + 1]
     pattern_terms: np.ndarray  # [patterns + 1] into pattern_term
@@ -116,8 +119,9 @@ _GROUPS = ("node", "leaf", "rail")
 def make_plan(network: Network) -> Plan:
     """Lay a network out for the kernels."""
     pool = _Pool()
+    pool.put(("identity",), np.arange(max(network.layout.count(kind) for kind in ENTITY_KINDS)))
     signals = _signals(network, pool)
-    slots = _Slots(network)
+    slots = _Slots(network, signals["log_rows"])
     terms = _Terms(network, slots, pool)
     for phase in range(len(PHASES)):
         slots.open_phase()
@@ -127,7 +131,7 @@ def make_plan(network: Network) -> Plan:
     blocks = _blocks(network, terms.pattern_range)
     return Plan(
         **signals, **slots.arrays(), **terms.arrays(), **blocks,
-        maps=np.concatenate([*pool.parts, np.zeros(1, dtype=np.int64)]),
+        maps=np.concatenate([*pool.parts, np.zeros(1, dtype=np.int64)]), identity=0,
     )  # fmt: skip
 
 
@@ -148,9 +152,12 @@ def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
                 group_count[s, g] = layout.group_count(signal.entity, level)
     # Only the rows of classes are probabilities; the others (means, weights) are never looked up here.
     log_rows = np.log(np.where(network.rows > 0.0, network.rows, 1.0))
+    log_rows = np.hstack([log_rows, np.zeros((len(log_rows), 1))])
+    hosted = {"gpu": layout.gpus, "rank": layout.gpus, "link": layout.rails}
     return {
         "kind": family_kinds(spec), "offset": network.signal_offset, "background": network.background,
-        "rows": network.rows, "log_rows": log_rows, "outlier": outlier, "decay": decay,
+        "rows": network.rows, "log_rows": log_rows,
+        "per_node": np.array([hosted.get(signal.entity, 0) for signal in spec.signal]), "outlier": outlier, "decay": decay,
         "members": np.array([layout.count(signal.entity) for signal in spec.signal]),
         "spread": np.sqrt(1.0 - decay**2), "group_map": group_map, "group_count": group_count,
     }  # fmt: skip
@@ -165,8 +172,9 @@ def _has_level(kind: str, level: str) -> bool:
 class _Slots:
     """Collects the (signal, row, column) whose ratio to the background a phase needs."""
 
-    def __init__(self, network: Network) -> None:
-        self.network, self.known = network, {}
+    def __init__(self, network: Network, log_rows: np.ndarray) -> None:
+        self.network, self.log_rows, self.known = network, log_rows, {}
+        self.table: list[np.ndarray] = []
         self.range: list[int] = []
         self.rows: list[tuple[int, int, int]] = []
         self.unit: list[int] = []
@@ -178,7 +186,7 @@ class _Slots:
         self.known = {}
         self._unit_now = self._group_now = 0
 
-    def of(self, signal: int, row: int, column: int) -> int:
+    def of(self, signal: int, row: int, column: int, background: int) -> int:
         """The slot; its scratch is reused from phase to phase."""
         key = (signal, row, column)
         if key not in self.known:
@@ -187,21 +195,25 @@ class _Slots:
             self.rows.append(key)
             self.unit.append(self._unit_now)
             self._unit_now += layout.count(declared.entity)
-            groups = []
-            for level in _GROUPS:
-                has = _has_level(declared.entity, level)
-                groups.append(self._group_now if has else -1)
-                self._group_now += layout.group_count(declared.entity, level) if has else 0
-            self.group.append(groups)
+            self.group.append([-1, -1, -1])
+            self.table.append(self.log_rows[row] - self.log_rows[background])
             self.unit_size = max(self.unit_size, self._unit_now)
-            self.group_size = max(self.group_size, self._group_now)
         return self.known[key]
+
+    def need(self, slot: int, level: int) -> None:
+        """Have the sums of a slot over the groups of a level (0 node, 1 leaf, 2 rail) made."""
+        if slot >= 0 and self.group[slot][level] < 0:
+            declared = self.network.spec.signal[self.rows[slot][0]]
+            self.group[slot][level] = self._group_now
+            self._group_now += self.network.layout.group_count(declared.entity, _GROUPS[level])
+            self.group_size = max(self.group_size, self._group_now)
 
     def arrays(self) -> dict[str, object]:
         rows = np.array(self.rows, dtype=np.int64).reshape(-1, 3)
         return {
             "slot_range": np.array([*self.range, len(self.rows)]), "slot_signal": rows[:, 0].copy(),
             "slot_row": rows[:, 1].copy(), "slot_column": rows[:, 2].copy(),
+            "slot_table": np.array(self.table),
             "slot_unit": np.array(self.unit, dtype=np.int64),
             "slot_group": np.array(self.group, dtype=np.int64).reshape(-1, 3),
             "unit_size": self.unit_size, "group_size": self.group_size,
@@ -250,10 +262,12 @@ class _Terms:
             form, row = SPEAKING, rows[0]
         elif family == CHORUS:
             form, row = CHORAL, rows[0]
-            slots = [self.slots.of(signal, rows[0], column) for column in (3, 2, 1)]
+            slots = [self.slots.of(signal, rows[0], column, background[signal]) for column in (3, 2, 1)]
         else:
-            slots = [-1 if r == background[signal] else self.slots.of(signal, r, -1) for r in rows]
+            base = background[signal]
+            slots = [-1 if r == base else self.slots.of(signal, r, -1, base) for r in rows]
         near, site = self._levels(network.layout, kind, declared.entity)
+        self._need(slots, near[0], site[0])
         counts = self._counts(network.layout, kind, declared.entity) if family == FIRST else (0, 0)
         self.known[kind, term] = len(self.terms)
         self.terms.append((signal, form, *slots, row, *near, *site, sites, self._term_now, *counts))
@@ -268,9 +282,22 @@ class _Terms:
             if level is None:
                 found.append((-1, -1))
             else:
-                start = self.pool.put(("to", kind, entity, level), layout.site_group(kind, entity, level))
+                to = layout.site_group(kind, entity, level)
+                own = np.array_equal(to, np.arange(len(to)))
+                start = self.pool.put(("identity",) if own else ("to", kind, entity, level), to)
                 found.append((("unit", *_GROUPS).index(level), start))
         return found[0], found[1]
+
+    def _need(self, slots: list[int], near_level: int, site_level: int) -> None:
+        """Order the group sums that this term will read."""
+        rest, near, site = slots
+        if near_level > 0 and near != rest:
+            self.slots.need(near, near_level - 1)
+            self.slots.need(rest, near_level - 1)
+        inner = near if near_level >= 0 else rest
+        if site_level > 0 and site != inner:
+            self.slots.need(site, site_level - 1)
+            self.slots.need(inner, site_level - 1)
 
     def _counts(self, layout: Layout, kind: str, entity: str) -> tuple[int, int]:
         """How many members stand near and at each site (near without those at it)."""

@@ -20,48 +20,52 @@ _TOO_SMALL = 1e-200  # below it the sum may rest on subnormal terms
 def predict(plan, phase, due, ends, onset, site_weight, belief, after):  # noqa: PLR0913
     """Push a belief one slice forward.  [states] -> [states]; `onset` [V]: starts a slice from `none`."""
     end = 1 if ends else 0
-    empty = belief[0]
     gone = 0.0
     starting = 0.0
     for v in range(plan.block_offset.shape[0]):
-        base, sites, configurations = plan.block_offset[v], plan.block_sites[v], plan.block_configurations[v]
+        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
         table = plan.table_of[v, phase, due, end]
-        first = plan.configuration_start[v]
-        r = plan.recovers[v]
+        first, r = plan.configuration_start[v], plan.recovers[v]
+        size = configurations * sites
         for level in range(plan.block_levels[v]):
-            block = base + level * configurations * sites
-            for i in range(block, block + configurations * sites):
-                after[i] = 0.0
+            block = plan.block_offset[v] + level * size
+            old, new = belief[block : block + size], after[block : block + size]
+            for i in range(new.shape[0]):
+                new[i] = 0.0
             for k in range(plan.table_range[table], plan.table_range[table + 1]):
                 c = plan.table_from[k]
                 p = plan.table_p[k] * (1.0 - r * plan.may_end[first + c])
-                at, to = block + c * sites, block + plan.table_to[k] * sites
-                for i in range(sites):
-                    after[to + i] += p * belief[at + i]
+                source = old[c * sites : (c + 1) * sites]
+                target = new[plan.table_to[k] * sites : (plan.table_to[k] + 1) * sites]
+                for i in range(target.shape[0]):
+                    target[i] += p * source[i]
             if r > 0.0:
                 for c in range(configurations):
                     if plan.may_end[first + c]:
-                        for i in range(sites):
-                            gone += r * belief[block + c * sites + i]
+                        source = old[c * sites : (c + 1) * sites]
+                        for i in range(source.shape[0]):
+                            gone += r * source[i]
         starting += onset[v]
-    _start(plan, phase, due, end, onset, site_weight, empty, after)
-    after[0] = empty * (1.0 - starting) + gone
+    _start(plan, phase, due, end, onset, site_weight, belief[0], after)
+    after[0] = belief[0] * (1.0 - starting) + gone
 
 
 @njit(cache=True, error_model="numpy")
-def _start(plan, phase, due, end, onset, site_weight, empty, after):
+def _start(plan, phase, due, end, onset, site_weight, empty, after):  # noqa: PLR0913
     for v in range(plan.block_offset.shape[0]):
         if onset[v] <= 0.0 or empty <= 0.0:
             continue
         sites, configurations = plan.block_sites[v], plan.block_configurations[v]
         table = plan.onset_of[v, phase, due, end]
+        weight = site_weight[plan.weight_start[v] : plan.weight_start[v] + sites]
         for level in range(plan.block_levels[v]):
             block = plan.block_offset[v] + level * configurations * sites
             share = empty * onset[v] * plan.severity[v, level]
             for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
                 p, to = share * plan.onset_p[k], block + plan.onset_to[k] * sites
-                for i in range(sites):
-                    after[to + i] += p * site_weight[plan.weight_start[v] + i]
+                target = after[to : to + sites]
+                for i in range(target.shape[0]):
+                    target[i] += p * weight[i]
 
 
 @njit(cache=True, error_model="numpy")
@@ -116,75 +120,88 @@ def restart(plan, phase, ends, discards, clears, onset, site_weight, belief, aft
 
 
 @njit(cache=True, error_model="numpy")
-def update(plan, phase, job_class, patterns, soft, weights, belief):  # noqa: PLR0913
-    """Condition a predicted belief in place; returns log p(evidence) less the background's, nats.
+def update(plan, phase, job_class, patterns, soft, weights, predicted, belief):  # noqa: PLR0913
+    """Condition a predicted belief; returns log p(evidence) less the background's, nats.
 
     `patterns` are log ratios by pattern and site, `soft` [states] log likelihoods or length 0,
-    `weights` scratch as long as `patterns`.  -inf: impossible, the belief is then unchanged.
+    `weights` scratch as long as `patterns`.  -inf: impossible, `belief` is then the prediction.
     """
-    peak = 0.0
     start, stop = plan.pattern_range[phase], plan.pattern_range[phase + 1]
     size = plan.pattern_out[stop - 1] + plan.pattern_sites[stop - 1] if stop > start else 0
-    for i in range(size):
-        peak = max(peak, patterns[i])
-    for i in range(size):
-        weights[i] = exp(patterns[i] - peak)
-    soft_peak = 0.0
-    if soft.shape[0]:
-        soft_peak = soft[0]
-        for i in range(soft.shape[0]):
-            soft_peak = max(soft_peak, soft[i])
-    total = _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, False)
+    ratios, scaled = patterns[:size], weights[:size]
+    peak = 0.0
+    for i in range(ratios.shape[0]):
+        peak = max(peak, ratios[i])
+    for i in range(ratios.shape[0]):
+        scaled[i] = exp(ratios[i] - peak)
+    total = 0.0
+    if soft.shape[0] == 0:
+        total = _weigh(plan, phase, job_class, scaled, peak, predicted, belief)
     if total > _TOO_SMALL:
-        _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, True)
+        scale = 1.0 / total
         for i in range(belief.shape[0]):
-            belief[i] /= total
-        return log(total) + peak + soft_peak
+            belief[i] *= scale
+        return log(total) + peak
+    for i in range(belief.shape[0]):
+        belief[i] = predicted[i]
     return _update_in_logs(plan, phase, job_class, patterns, soft, belief)
 
 
 @njit(cache=True, error_model="numpy")
-def _weigh(plan, phase, job_class, weights, peak, soft, soft_peak, belief, write):  # noqa: PLR0913
-    """Sum of likelihood times belief over all states; writes the products if asked."""
-    empty = belief[0] * exp(-peak)
-    if soft.shape[0]:
-        empty *= exp(soft[0] - soft_peak)
-    if job_class > 0:
-        empty = 0.0
-    if write:
-        belief[0] = empty
-    total = empty
+def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: PLR0913
+    """Likelihood times prediction for every state; returns their sum."""
+    belief[0] = 0.0 if job_class > 0 else predicted[0] * exp(-peak)
+    total = belief[0]
     for v in range(plan.block_offset.shape[0]):
         sites, configurations = plan.block_sites[v], plan.block_configurations[v]
         first = plan.configuration_start[v]
         for level in range(plan.block_levels[v]):
             for c in range(configurations):
                 at = plan.block_offset[v] + (level * configurations + c) * sites
-                possible = job_class == NO_CLASS or plan.classes[first + c, phase] == job_class
+                old, new = predicted[at : at + sites], belief[at : at + sites]
+                if job_class != NO_CLASS and plan.classes[first + c, phase] != job_class:
+                    for i in range(new.shape[0]):
+                        new[i] = 0.0
+                    continue
                 flat = plan.component_base[phase, v] + level * configurations + c
-                total += _weigh_sites(plan, flat, possible, weights, soft, soft_peak, belief, at, sites, write)
+                _weigh_sites(plan, flat, weights, old, new)
+                total += _sum(new)
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def _weigh_sites(plan, flat, possible, weights, soft, soft_peak, belief, at, sites, write):  # noqa: PLR0913
-    total = 0.0
-    if not possible:
-        if write:
-            for i in range(sites):
-                belief[at + i] = 0.0
-        return total
+def _weigh_sites(plan, flat, weights, old, new):
     lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
-    for i in range(sites):
-        ratio = 0.0
-        for k in range(lo, hi):
-            ratio += plan.component_weight[k] * weights[plan.pattern_out[plan.component_pattern[k]] + i]
-        mass = belief[at + i] * ratio
-        if soft.shape[0]:
-            mass *= exp(soft[at + i] - soft_peak)
-        total += mass
-        if write:
-            belief[at + i] = mass
+    at = plan.pattern_out[plan.component_pattern[lo]]
+    ratio, share = weights[at : at + new.shape[0]], plan.component_weight[lo]
+    for i in range(new.shape[0]):
+        new[i] = share * ratio[i]
+    for k in range(lo + 1, hi):
+        at = plan.pattern_out[plan.component_pattern[k]]
+        ratio, share = weights[at : at + new.shape[0]], plan.component_weight[k]
+        for i in range(new.shape[0]):
+            new[i] += share * ratio[i]
+    for i in range(new.shape[0]):
+        new[i] *= old[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _sum(values):
+    """Sum in a fixed order, eight partial sums wide."""
+    a = b = c = d = e = f = g = h = 0.0
+    whole = values.shape[0] // 8
+    for i in range(whole):
+        a += values[8 * i]
+        b += values[8 * i + 1]
+        c += values[8 * i + 2]
+        d += values[8 * i + 3]
+        e += values[8 * i + 4]
+        f += values[8 * i + 5]
+        g += values[8 * i + 6]
+        h += values[8 * i + 7]
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for i in range(8 * whole, values.shape[0]):
+        total += values[i]
     return total
 
 

@@ -84,7 +84,8 @@ def _variant(
 ) -> GroundedVariant:  # fmt: skip
     name = f"{mode}.{variant.name}"
     phases = range(len(PHASES)) if variant.phases is None else (PHASES.index(p) for p in variant.phases)
-    recovers = variant.recovers_per_hour
+    # Logs that somebody collected ask what happened: there a fault is not forgotten because it passed.
+    recovers = 0.0 if spec.prior.kind == "incident" else variant.recovers_per_hour
     levels = tuple(range(3)) if variant.severity else (1,)
     return GroundedVariant(
         name=name, mode=mode, spec=variant, rate_per_hour=rate, incident_share=share,

@@ -18,7 +18,7 @@ NO_ORIGIN_NEEDED = {"model.version"}  # a label, not a quantity
 _UNITS = {
     "rate_per_1000_node_days": "/1000 node-days", "recovers_per_hour": "/h", "incidents_per_hour": "/h",
     "heals": "s", "seconds": "s", "geometric": "s", "erlang": "stages, s", "lognormal": "s, log sd",
-    "delay": "slices", "max_delay": "slices", "gap_slices": "slices",
+    "delay": "slices", "max_delay": "slices",
 }  # fmt: skip
 _IN_SIGNAL_UNITS = {"mean", "sd", "baseline"}
 _LOGARITHMIC = {"mean", "sd"}
@@ -218,8 +218,9 @@ def _signal_unit(signal: Table) -> str:
 def _unit(name: str, signal_unit: str) -> str:
     if name in _UNITS:
         return _UNITS[name]
-    if name.endswith("_seconds"):
-        return "s"
+    for suffix, unit in (("_seconds", "s"), ("_slices", "slices")):
+        if name.endswith(suffix):
+            return unit
     if name in _IN_SIGNAL_UNITS and signal_unit:
         # The logarithm of a ratio has no unit; its baseline has that of the signal.
         logarithmic = signal_unit.startswith("log")

@@ -336,7 +336,10 @@ class Protocol(Declared):
     name: Literal["complete", "covered", "excerpt"]
     title: str
     info_share: Probability = 1.0
-    gap_slices: NonNegative = 0.0
+    same_slice: Probability = 0.0
+    gap_slices: Positive = 1.0
+    long_share: Probability = 0.0
+    long_slices: Positive = 1.0
     entity_contamination: Probability = 0.0
 
 

@@ -1,0 +1,234 @@
+"""Here lives `diagnose`: readings in, a diagnosis out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from clusterorch.diagnosis.timeline import Entry, alignments, entries, tracks
+from clusterorch.diagnosis.universe import Universe, build_universe
+from clusterorch.inference.beliefs import Belief
+from clusterorch.inference.marks import MarkFilter
+from clusterorch.inference.plan import Plan, make_plan
+from clusterorch.models import Model
+from clusterorch.models.compile import Network
+from clusterorch.models.ground import HEALTHY
+from clusterorch.telemetry.readings import Finding, Ingested, Reading
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What one line did to the log odds of every mode, nats."""
+
+    reading: Reading
+    change: dict[str, float]
+    favours: str
+
+
+@dataclass(frozen=True)
+class Onset:
+    """Since when: the first reading by which the fault had probably started."""
+
+    before_first_line: float
+    reading: Reading | None
+    started_by: list[float] = field(repr=False, default_factory=list)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A posterior over what happened, with the evidence for it.  Written by inference alone."""
+
+    modes: dict[str, float]
+    variants: dict[str, float]
+    sites: list[tuple[str, str, float]]  # kind, name, probability
+    onset: Onset
+    proximate: tuple[str, str, float] | None  # mechanism, title, probability
+    weights: list[Weight]
+    ribbon: list[tuple[Reading, dict[str, float]]]
+    ingested: Ingested
+    model: Model
+    set_aside: list[str] = field(default_factory=list)
+
+    @property
+    def leading(self) -> str:
+        """The most probable mode, or healthy."""
+        return max(self.modes, key=lambda mode: self.modes[mode])
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is odd about the files, and whether they told anything at all."""
+        found = list(self.ingested.findings)
+        if not self.weights:
+            nothing = not self.ingested.coverage.recognised
+            kind, what = ("nothing_recognised", "recognised") if nothing else ("nothing_telling", "telling")
+            found.append(Finding("", None, kind, f"no line is {what}: the posterior is the prior"))
+        return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One alignment: its entries, its filter after them, and the modes along the way."""
+
+    entries: list[Entry]
+    filter: MarkFilter
+    log_evidence: float
+
+
+def diagnose(model: Model, ingested: Ingested) -> Diagnosis:
+    """Diagnose readings as excerpts under the model's prior.
+
+    The mixture over alignments of files without a common clock is exact; lines that weigh most and
+    the onset are told from the alignment that explains the logs best.
+    """
+    universe = build_universe((r.entity for r in ingested.readings), ingested.places)
+    limits = {mark.timer: mark.seconds for mark in ingested.limits if mark.seconds > 0}
+    grounded = model.with_layout(universe.layout).with_limits(_known_limits(model, limits))
+    network = grounded.hidden_network
+    plan = make_plan(network)
+    weights = universe.site_weights([b.variant.spec.site for b in network.blocks])
+    runs = [
+        _run(order, network, plan, universe, weights, model, ingested)
+        for order in alignments(tracks(ingested.readings) or [[]])
+    ]
+    shares = np.array([run.log_evidence for run in runs])
+    shares = np.exp(shares - shares.max())
+    shares /= shares.sum()
+    mixed = sum(share * run.filter.belief for share, run in zip(shares, runs, strict=True))
+    belief, best = Belief(network, np.asarray(mixed)), runs[int(shares.argmax())]
+    changes, ribbon = _weights(best, network)
+    return Diagnosis(
+        belief.modes, belief.variants, _sites(belief, universe), _onset(best), _proximate(belief, model),
+        changes, ribbon, ingested, model,
+    )  # fmt: skip
+
+
+def _known_limits(model: Model, limits: dict[str, float]) -> dict[str, float]:
+    declared = {timer.name for timer in model.spec.timer}
+    return {name: seconds for name, seconds in limits.items() if name in declared}
+
+
+def _run(
+    order: Sequence[Reading], network: Network, plan: Plan, universe: Universe, weights: np.ndarray,
+    model: Model, ingested: Ingested,
+) -> _Run:  # fmt: skip
+    protocol = next(p for p in model.spec.protocol if p.name == "excerpt")
+    made = entries(order, network, universe, ingested.phases)
+    span = sum(e.item.gap if e.item.gap is not None else round(protocol.gap_slices) for e in made)
+    marks = MarkFilter(network, protocol, universe.present, weights, span=max(span, len(made), 1), plan=plan)
+    if not made:
+        marks.advance(1)  # what was observed says nothing: the prior over the whole span stands
+    log_evidence = marks.run([entry.item for entry in made])
+    return _Run(made, marks, log_evidence)
+
+
+def _weights(run: _Run, network: Network) -> tuple[list[Weight], list[tuple[Reading, dict[str, float]]]]:
+    """Prequential weights of evidence: the change of each mode's log odds when its line comes in."""
+    changes, ribbon = [], []
+    for entry, step in zip(run.entries, run.filter.steps, strict=True):
+        before, after = Belief(network, step.before).modes, Belief(network, step.after).modes
+        change = {mode: log_odds(after, mode) - log_odds(before, mode) for mode in after}
+        gains = {mode: after[mode] - before[mode] for mode in after}
+        changes.append(Weight(entry.reading, change, max(gains, key=lambda mode: gains[mode])))
+        ribbon.append((entry.reading, after))
+    return changes, ribbon
+
+
+def log_odds(modes: dict[str, float], mode: str) -> float:
+    """Log of a mode's probability over that of all others.
+
+    The others are added up, since 1 - p is lost where p is near 1; probabilities count as 1e-300 at least.
+
+    >>> round(log_odds({"a": 1.0, "b": 1e-40}, "a"), 3)
+    92.103
+    """
+    others = sum(p for name, p in modes.items() if name != mode)
+    return float(np.log(max(modes[mode], 1e-300)) - np.log(max(others, 1e-300)))
+
+
+def _sites(belief: Belief, universe: Universe) -> list[tuple[str, str, float]]:
+    named: dict[tuple[str, str], float] = {}
+    for (kind, number), p in belief.sites().items():
+        key = (kind, universe.label(kind, number))
+        named[key] = named.get(key, 0.0) + p
+    ranked = sorted(named.items(), key=lambda item: (-item[1], item[0]))
+    return [(kind, name, p) for (kind, name), p in ranked if p > 0.0]
+
+
+def _onset(run: _Run) -> Onset:
+    if not run.entries:
+        return Onset(0.0, None)
+    started = run.filter.started_by([entry.item for entry in run.entries])
+    reached = np.flatnonzero(started >= 0.5)
+    reading = run.entries[int(reached[0])].reading if len(reached) else None
+    return Onset(float(started[0]), reading, [float(p) for p in started])
+
+
+def _proximate(belief: Belief, model: Model) -> tuple[str, str, float] | None:
+    """What the logs shout, as far as the most probable variants declare it."""
+    shares: dict[str, float] = {}
+    for block in belief.network.blocks:
+        name = block.variant.spec.proximate
+        if name is not None:
+            shares[name] = shares.get(name, 0.0) + belief.variants[block.variant.name]
+    if not shares:
+        return None
+    name = max(shares, key=lambda mechanism: shares[mechanism])
+    return name, model.mechanisms[name].title, shares[name]
+
+
+def to_json(diagnosis: Diagnosis) -> dict[str, object]:
+    """The object of schema `clusterorch.diagnosis/1`."""
+    coverage, onset = diagnosis.ingested.coverage, diagnosis.onset
+    proximate = diagnosis.proximate
+    return {
+        "schema": "clusterorch.diagnosis/1",
+        "modes": diagnosis.modes,
+        "variants": diagnosis.variants,
+        "sites": [{"kind": kind, "name": name, "probability": p} for kind, name, p in diagnosis.sites[:50]],
+        "onset": {
+            "before_first_line": onset.before_first_line,
+            "file": onset.reading.file if onset.reading else None,
+            "line": onset.reading.line if onset.reading else None,
+            "time": onset.reading.time if onset.reading else None,
+        },
+        "proximate": None
+        if proximate is None
+        else {"mechanism": proximate[0], "title": proximate[1], "probability": proximate[2]},
+        "evidence": [_evidence(weight) for weight in ranked_weights(diagnosis)],
+        "coverage": {
+            "lines": coverage.lines, "recognised": coverage.recognised, "unrecognised": coverage.unrecognised,
+            "too_late": coverage.too_late, "streams": dict(coverage.streams),
+        },
+        "findings": [finding._asdict() for finding in diagnosis.findings],
+        "model": {"name": diagnosis.model.name, "sha256": diagnosis.model.sha256},
+    }  # fmt: skip
+
+
+def ranked_weights(diagnosis: Diagnosis) -> list[Weight]:
+    """Lines by what they did to the leading mode, strongest first."""
+    leading = diagnosis.leading
+    return sorted(diagnosis.weights, key=lambda w: -abs(w.change[leading]))
+
+
+def _evidence(weight: Weight) -> dict[str, object]:
+    reading, value = weight.reading, weight.reading.value
+    if isinstance(value, float) and not np.isfinite(value):
+        value = str(value)  # JSON knows no infinity
+    return {
+        "file": reading.file, "line": reading.line, "time": reading.time, "signal": reading.signal,
+        "value": value, "entity": str(reading.entity), "weight_nats": weight.change[weight.favours],
+        "favours": weight.favours, "text": reading.text,
+    }  # fmt: skip
+
+
+def default_incident_model(model: str | Path = "reference", overlays: Sequence[str | Path] = ()) -> Model:
+    """The model as logs are diagnosed with it: its own tables, then the incident prior."""
+    from clusterorch import models
+
+    return models.load(model, layout="1x2", overlays=[*overlays, "incident"])
+
+
+__all__ = ["HEALTHY", "Diagnosis", "Onset", "Weight", "default_incident_model", "diagnose", "ranked_weights", "to_json"]

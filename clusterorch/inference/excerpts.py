@@ -1,0 +1,208 @@
+"""Here lives the reading of excerpts: pasted lines, of which only the first of each kind is evidence.
+
+Somebody copies lines that seemed to matter.  How many there are, when they were printed and what
+is missing says nothing; *which kind* comes next does: p(kind | state, a line exists), among the
+kinds not shown yet, and then *whom* it names.  Informational kinds count again once something
+else has been shown after them (training goes on after the error).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterorch.inference.plan import Plan
+from clusterorch.models.compile import Network
+from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE, KIND_OF_FAMILY
+
+_TINY = 1e-12
+
+
+class Kind(NamedTuple):
+    """A kind of line: a signal showing one of its values."""
+
+    signal: int
+    value: int
+
+
+class Mark(NamedTuple):
+    """One line of an excerpt: its kind, whom it names (an entity number, -1 unknown)."""
+
+    kind: Kind
+    entity: int
+
+
+def line_kinds(network: Network) -> list[Kind]:
+    """Every kind of line that the model's signals can print."""
+    kinds = []
+    for s, signal in enumerate(network.spec.signal):
+        family = KIND_OF_FAMILY[signal.family]
+        if not signal.lines:
+            continue
+        if family == CHORUS or signal.family in ("presence", "count"):
+            kinds.append(Kind(s, 1))
+        elif family == DISCRETE:
+            kinds.extend(Kind(s, v) for v in range(1, len(signal.values)))  # the first prints nothing
+    return kinds
+
+
+@dataclass
+class Shown:
+    """Which kinds, and which entities by kind, an excerpt has shown so far."""
+
+    kinds: set[int] = field(default_factory=set)
+    named: set[tuple[int, int]] = field(default_factory=set)
+
+    def admit(self, number: int, entity: int, *, info: bool, info_kinds: frozenset[int]) -> tuple[bool, bool]:
+        """(the kind is new, the entity is new for it); remembers both."""
+        new_kind = number not in self.kinds
+        new_entity = (number, entity) not in self.named
+        if not info and (new_kind or new_entity):
+            self.kinds -= info_kinds  # something happened: going on after it is news again
+            self.named = {pair for pair in self.named if pair[0] not in info_kinds}
+        self.kinds.add(number)
+        self.named.add((number, entity))
+        return new_kind, new_entity
+
+
+@dataclass
+class Excerpts:
+    """Likelihood ratios of marks for the patterns of a network.
+
+    Args:
+        network, plan: the compiled model and its layout for the kernels.
+        present: by entity kind, [entities] True where the universe really has one.
+        contamination: probability that a line names an unrelated entity.
+    """
+
+    network: Network
+    plan: Plan
+    present: dict[str, np.ndarray]
+    contamination: float
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """All kinds, in order of declaration."""
+        return line_kinds(self.network)
+
+    @cached_property
+    def number(self) -> dict[Kind, int]:
+        """Number of each kind."""
+        return {kind: i for i, kind in enumerate(self.kinds)}
+
+    @cached_property
+    def info(self) -> frozenset[int]:
+        """Numbers of the informational kinds."""
+        verbose = [s.verbosity == "info" for s in self.network.spec.signal]
+        return frozenset(i for i, kind in enumerate(self.kinds) if verbose[kind.signal])
+
+    def probability(self, kind: Kind, rows: np.ndarray) -> np.ndarray:
+        """[..., 3] chance that an entity at rest, near, at the site shows a kind; rows [..., 3] likewise."""
+        table, signal = self.network.rows, self.network.spec.signal[kind.signal]
+        if signal.family == "chorus":
+            told = table[rows, 0]
+            speaks = np.stack([table[rows[..., r], 3 - r] for r in range(3)], axis=-1)
+            return told * speaks + (1.0 - told) * table[rows, 4]
+        if signal.family == "count":
+            return 1.0 - table[rows, 0]
+        return table[rows, kind.value]
+
+    @cached_property
+    def _cached(self) -> dict[int, tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]]:
+        return {}
+
+    def _tables(self, phase: int) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        """Background [K]; by pattern: shown at all [sites, K], and by relation [K, 3]."""
+        if phase not in self._cached:
+            background = self._shown_background(phase)
+            shown, relation = [], []
+            for pattern in self.network.patterns[phase]:
+                by_relation = np.empty((len(self.kinds), 3))
+                rows_of = {term[0]: np.array(term[1:]) for term in pattern.terms}
+                for k, kind in enumerate(self.kinds):
+                    rows = rows_of.get(kind.signal)
+                    if rows is None:
+                        rows = np.full(3, self.network.background[phase, kind.signal])
+                    by_relation[k] = self.probability(kind, rows)
+                relation.append(by_relation)
+                shown.append(self._shown(pattern.site_kind, by_relation))
+            self._cached[phase] = (background, shown, relation)
+        return self._cached[phase]
+
+    def _shown_background(self, phase: int) -> np.ndarray:
+        result = np.empty(len(self.kinds))
+        for k, kind in enumerate(self.kinds):
+            row = np.full(3, self.network.background[phase, kind.signal])
+            count = self.present[self.network.spec.signal[kind.signal].entity].sum()
+            result[k] = -np.expm1(count * np.log1p(-self.probability(kind, row)[0]))
+        return result
+
+    def _shown(self, site_kind: str, by_relation: np.ndarray) -> np.ndarray:
+        """[sites, K] chance that at least one entity shows each kind."""
+        quiet = np.log1p(-np.minimum(by_relation, 1.0 - _TINY))
+        result = np.empty((self.network.layout.count(site_kind), len(self.kinds)))
+        for k, kind in enumerate(self.kinds):
+            counts = self.counts(site_kind, self.network.spec.signal[kind.signal].entity)
+            result[:, k] = -np.expm1(counts @ quiet[k])
+        return result
+
+    @cached_property
+    def _relations(self) -> dict[tuple[str, str], np.ndarray]:
+        return {}
+
+    def relations(self, site_kind: str, entity_kind: str) -> np.ndarray:
+        """[sites, entities] relation of every entity to every site."""
+        key = (site_kind, entity_kind)
+        if key not in self._relations:
+            layout = self.network.layout
+            self._relations[key] = np.stack(
+                [layout.relation(site_kind, site, entity_kind) for site in range(layout.count(site_kind))]
+            )
+        return self._relations[key]
+
+    def counts(self, site_kind: str, entity_kind: str) -> np.ndarray:
+        """[sites, 3] how many real entities are at rest, near, at each site."""
+        relation, real = self.relations(site_kind, entity_kind), self.present[entity_kind]
+        return np.stack([((relation == r) & real).sum(axis=1) for r in range(3)], axis=1).astype(float)
+
+    def ratios(self, mark: Mark, phase: int, shown: Shown) -> np.ndarray:
+        """[pattern_size] log likelihood ratio of a mark against the empty slot; updates `shown`."""
+        number = self.number[mark.kind]
+        unseen = np.array([k not in shown.kinds for k in range(len(self.kinds))])
+        new_kind, new_entity = shown.admit(
+            number, mark.entity, info=number in self.info, info_kinds=self.info
+        )
+        result = np.zeros(self.plan.pattern_size)
+        if not new_entity:
+            return result
+        background, by_site, by_relation = self._tables(phase)
+        entity_kind = self.network.spec.signal[mark.kind.signal].entity
+        first = self.plan.pattern_range[phase]
+        base = np.log(background[number] / background[unseen].sum()) if new_kind else 0.0
+        total = float(self.present[entity_kind].sum())
+        for j, pattern in enumerate(self.network.patterns[phase]):
+            at, sites = self.plan.pattern_out[first + j], self.plan.pattern_sites[first + j]
+            value = np.zeros(sites)
+            if new_kind:
+                chances = by_site[j]
+                value += np.log(chances[:, number] / chances[:, unseen].sum(axis=1)) - base
+            if mark.entity >= 0 and total > 1:
+                value += self._entity_term(pattern.site_kind, entity_kind, by_relation[j][number], mark.entity, total)
+            result[at : at + sites] = value
+        return result
+
+    def _entity_term(
+        self, site_kind: str, entity_kind: str, chances: np.ndarray, entity: int, total: float
+    ) -> np.ndarray:
+        """[sites] log p(this entity | the kind is shown), against all alike."""
+        relation = self.relations(site_kind, entity_kind)[:, entity]
+        share = chances[relation] / (self.counts(site_kind, entity_kind) @ chances)
+        return np.log((1.0 - self.contamination) * share * total + self.contamination)
+
+
+def continuous_kind(network: Network, signal: int) -> bool:
+    """Whether a signal is read as a value rather than as a line."""
+    return KIND_OF_FAMILY[network.spec.signal[signal].family] == CONTINUOUS

@@ -1,0 +1,188 @@
+"""Here lives filtering of an excerpt: marks in order, with known or unknown gaps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clusterorch.errors import ImpossibleEvidence
+from clusterorch.inference.backward import log_likelihoods, retreat, weigh_future
+from clusterorch.inference.beliefs import Belief
+from clusterorch.inference.excerpts import Excerpts, Mark, Shown
+from clusterorch.inference.filtering import NO_SOFT, likelihood_ratios, make_scratch
+from clusterorch.inference.plan import MOST_GAP, Plan, make_plan
+from clusterorch.inference.priors import STEP, benign_mix, incident_mix, uniform_sites
+from clusterorch.inference.transition import NO_CLASS, predict, update
+from clusterorch.models.compile import Network
+from clusterorch.models.spec import Protocol
+from clusterorch.probability.lifetimes import timer_slices
+
+MOST_KNOWN_GAP = 480
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that an excerpt shows: a mark or some values, after a gap in slices (None: unknown)."""
+
+    gap: int | None
+    mark: Mark | None = None
+    values: np.ndarray | None = None
+    phase: int = STEP
+
+
+def gap_law(protocol: Protocol, most: int | None = None) -> np.ndarray:
+    """[gaps] probability of each number of slices between two items of an excerpt.
+
+    None with `same_slice`, else geometric of mean `gap_slices`, or with `long_share` of mean `long_slices`.
+    """
+    most = most or int(3 * protocol.long_slices)
+    slices = np.arange(1, most + 1)
+
+    def geometric(mean: float) -> np.ndarray:
+        p = min(1.0, 1.0 / mean)
+        mass = p * (1.0 - p) ** (slices - 1)
+        return mass / mass.sum()
+
+    short = 1.0 - protocol.same_slice - protocol.long_share
+    tail = short * geometric(protocol.gap_slices) + protocol.long_share * geometric(protocol.long_slices)
+    return np.concatenate([[protocol.same_slice], tail])
+
+
+@dataclass
+class _Step:
+    """What one item did: the belief before and after it, and what it said."""
+
+    before: np.ndarray
+    after: np.ndarray
+    log_ratio: float
+    patterns: np.ndarray
+    phase: int
+
+
+@dataclass
+class MarkFilter:
+    """Exact filtering of an excerpt under the incident prior: one fault at most, perhaps before the first line.
+
+    Args:
+        network: compiled with the age of a halt inside the state.
+        protocol: the excerpt protocol's numbers.
+        present: by entity kind, which entities exist.
+        site_weights: where faults start.
+        span: slices that the excerpt is expected to cover.
+    """
+
+    network: Network
+    protocol: Protocol
+    present: dict[str, np.ndarray]
+    site_weights: np.ndarray | None = None
+    span: int = 20
+    plan: Plan | None = None
+    steps: list[_Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = self.plan or make_plan(self.network)
+        self.weights = uniform_sites(self.network) if self.site_weights is None else self.site_weights
+        self.excerpts = Excerpts(self.network, self.plan, self.present, self.protocol.entity_contamination)
+        self.gaps = gap_law(self.protocol)
+        self._scratch = make_scratch(self.plan, self.network.width)
+        prior = self.network.spec.prior
+        healthy = 0.12 if prior.healthy is None else prior.healthy
+        share = (1.0 - healthy) * incident_mix(self.network, prior.uniform_share)
+        share = share + 0.5 * healthy * benign_mix(self.network)
+        total, early = float(share.sum()), prior.before_first_line
+        preroll = timer_slices(prior.preroll_seconds, self.network.spec.model.slice_seconds) if early else 0
+        self.onset = share / total * (1.0 - ((1.0 - total) / (1.0 - early * total)) ** (1.0 / max(self.span, 1)))
+        self.reset(preroll, share / total * (1.0 - (1.0 - early * total) ** (1.0 / max(preroll, 1))))
+
+    def reset(self, preroll: int, onset: np.ndarray) -> None:
+        """Start from an empty slot and run the slices before the first line."""
+        self.belief = np.zeros(self.network.states)
+        self.belief[0] = 1.0
+        self.shown = Shown()
+        self.last = np.zeros(self.network.width)
+        self.gap = np.zeros(self.network.width, dtype=np.int64)
+        self.log_evidence = 0.0
+        for _ in range(preroll):
+            self.belief = self._predict(self.belief, onset)
+        self.steps = []
+
+    def _predict(self, belief: np.ndarray, onset: np.ndarray) -> np.ndarray:
+        after = np.empty_like(belief)
+        predict(self.plan, STEP, 0, False, onset, self.weights, belief, after)
+        return after
+
+    def advance(self, gap: int | None) -> None:
+        """Let a known or an unknown number of slices pass."""
+        if gap is not None:
+            for _ in range(min(gap, MOST_KNOWN_GAP)):
+                self.belief = self._predict(self.belief, self.onset)
+            passed = gap
+        else:
+            passed = round(self.protocol.gap_slices)
+            moving, total = self.belief, self.gaps[0] * self.belief
+            for p in self.gaps[1:]:
+                moving = self._predict(moving, self.onset)
+                total += p * moving
+            self.belief = total / total.sum()
+        self.gap = np.where(self.gap > 0, np.minimum(self.gap + passed, MOST_GAP - 1), 0)
+
+    def observe(self, item: Item) -> float:
+        """Pass the gap, then condition on the item.  Returns its log evidence against the background's, nats."""
+        self.advance(item.gap)
+        patterns = np.zeros(self.plan.pattern_size)
+        if item.values is not None:
+            likelihood_ratios(self.plan, item.phase, item.values, self.last, self.gap, self._scratch)
+            patterns = self._scratch[3].copy()
+        if item.mark is not None:
+            patterns = patterns + self.excerpts.ratios(item.mark, item.phase, self.shown)
+        before, belief = self.belief, np.empty_like(self.belief)
+        ratio = update(self.plan, item.phase, NO_CLASS, patterns, NO_SOFT, self._scratch[5], before, belief)
+        if not ratio > -np.inf:
+            raise ImpossibleEvidence(f"item {len(self.steps)}: no believed state shows it")
+        self.belief = belief
+        self.log_evidence += ratio
+        self.steps.append(_Step(before, belief, ratio, patterns, item.phase))
+        return ratio
+
+    def run(self, items: Sequence[Item]) -> float:
+        """Observe a whole excerpt; the log evidence against the background's."""
+        for item in items:
+            self.observe(item)
+        return self.log_evidence
+
+    def posterior(self) -> Belief:
+        """The belief after the last item."""
+        return Belief(self.network, self.belief)
+
+    def started_by(self, items: Sequence[Item]) -> np.ndarray:
+        """[items] probability, given all items, that the fault had started when each was printed."""
+        future = np.ones(self.network.states)
+        result = np.empty(len(items))
+        for i in reversed(range(len(items))):
+            step = self.steps[i]
+            smoothed = step.after * future
+            result[i] = 1.0 - smoothed[0] / smoothed.sum()
+            weighed = np.empty_like(future)
+            likelihood = np.empty_like(future)
+            log_likelihoods(self.plan, step.phase, NO_CLASS, step.patterns, NO_SOFT, likelihood)
+            weigh_future(likelihood, future, weighed)
+            future = self._retreat(items[i].gap, weighed)
+        return result
+
+    def _retreat(self, gap: int | None, future: np.ndarray) -> np.ndarray:
+        def back(values: np.ndarray) -> np.ndarray:
+            before = np.empty_like(values)
+            retreat(self.plan, STEP, 0, False, self.onset, self.weights, values, before)
+            return before
+
+        if gap is not None:
+            for _ in range(min(gap, MOST_KNOWN_GAP)):
+                future = back(future)
+            return future / future.max()
+        moving, total = future, self.gaps[0] * future
+        for p in self.gaps[1:]:
+            moving = back(moving)
+            total = total + p * moving
+        return total / total.max()
