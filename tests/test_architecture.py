@@ -23,6 +23,7 @@ FLOORS = {
     "simulation": 5,
     "inference": 5,
     "environment": 6,
+    "diagnosis": 6,
     "policies": 6,
     "learning": 7,
     "evaluation": 8,

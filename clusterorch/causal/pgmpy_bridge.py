@@ -68,9 +68,7 @@ def _cpd(name: str, states: Mapping[str, list[str]], parents: list[str], values:
     return TabularCPD(name, len(states[name]), values, parents or None, cards or None, state_names=names)
 
 
-def virtual_evidence(
-    network: DiscreteBayesianNetwork, likelihoods: Mapping[str, Sequence[float]]
-) -> list[TabularCPD]:
+def virtual_evidence(network: DiscreteBayesianNetwork, likelihoods: Mapping[str, Sequence[float]]) -> list[TabularCPD]:
     """Likelihoods of the states of some variables, as `VariableElimination.query` takes them.
 
     Query with elimination_order="greedy".  Only ratios matter: each vector is scaled to a largest

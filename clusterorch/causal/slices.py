@@ -115,9 +115,7 @@ def _split(p: float, yes: tuple[bool, int], no: tuple[bool, int]) -> list[tuple[
     return [outcome for outcome in outcomes if outcome[0] > 0.0]
 
 
-def successors(
-    law: VariantLaw, before: Configuration, context: Context, *, starts: bool
-) -> dict[Configuration, float]:
+def successors(law: VariantLaw, before: Configuration, context: Context, *, starts: bool) -> dict[Configuration, float]:
     """The law of the configuration after a slice.  `starts`: the variant entered (or re-entered) the slot."""
     partial: dict[tuple[int, tuple[int, ...]], float] = {(0, before.stages): 1.0}
     for index in range(len(law.mechanisms)):

@@ -72,9 +72,7 @@ def unroll(
 class _Declared:
     """What the declaration says about one variant."""
 
-    def __init__(
-        self, spec: Spec, layout: Any, variant: str, slices: int, sites: Sequence[int] | None
-    ) -> None:
+    def __init__(self, spec: Spec, layout: Any, variant: str, slices: int, sites: Sequence[int] | None) -> None:
         self.spec, self.layout, self.seconds = spec, layout, spec.model.slice_seconds
         self.roots = causal.declared_roots(spec)
         self.root, self.variant = variant, self.roots[variant].variant
@@ -97,7 +95,9 @@ class _Declared:
             if edge.delay.timer is not None
         }
         self.oldest = min(slices, max(self.timers.values(), default=slices))
-        self.ends = lifetimes.onset_probability(self.variant.recovers_per_hour, self.seconds)
+        # Under an incident prior no fault ends by itself.
+        recovers = 0.0 if spec.prior.kind == "incident" else self.variant.recovers_per_hour
+        self.ends = lifetimes.onset_probability(recovers, self.seconds)
 
     def with_effect(self, *effects: str) -> list[str]:
         return [mechanism.name for mechanism in self.mechanisms if mechanism.effect in effects]
@@ -121,9 +121,7 @@ class _Unrolled:
         self.declared = declared
         self.tables: dict[str, Table] = {}
 
-    def add(
-        self, t: int, name: str, states: Sequence[str], parents: Sequence[tuple[str, int]], law: Law
-    ) -> None:
+    def add(self, t: int, name: str, states: Sequence[str], parents: Sequence[tuple[str, int]], law: Law) -> None:
         """Add `name[t]`; parents are (name, slices back), and all in state 0 before slice 0."""
         known = {f"{parent}[{t - back}]": back <= t for parent, back in parents}
         choices = [range(len(self.tables[k].states) if held else 1) for k, held in known.items()]
@@ -138,7 +136,7 @@ class _Unrolled:
         for mechanism in declared.mechanisms:
             edges = declared.into[mechanism.name]
             if mechanism.transient:
-                self._add_transient(t, mechanism.name, edges, context.phase)
+                self._add_transient(t, mechanism.name, edges)
                 continue
             for name, edge in edges:
                 self._add_edge(t, name, edge, context.phase)
@@ -214,12 +212,11 @@ class _Unrolled:
         parents = [("present", 0), (mechanism.name, 1), *((name, 0) for name in edges)]
         self.add(t, mechanism.name, ["off", "on"], parents, law)
 
-    def _add_transient(self, t: int, name: str, edges: list[tuple[str, Any]], phase: str) -> None:
+    def _add_transient(self, t: int, name: str, edges: list[tuple[str, Any]]) -> None:
         silences: dict[str, float] = {}
         for _, edge in edges:
-            if edge.phases is None or phase in edge.phases:
-                source = self._source(edge)
-                silences[source] = silences.get(source, 1.0) * (1.0 - edge.gate)
+            source = self._source(edge)
+            silences[source] = silences.get(source, 1.0) * (1.0 - edge.gate)
 
         def law(*active: int) -> list[float]:
             silent = prod(p for p, on in zip(silences.values(), active, strict=True) if on)

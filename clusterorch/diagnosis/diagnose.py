@@ -231,4 +231,13 @@ def default_incident_model(model: str | Path = "reference", overlays: Sequence[s
     return models.load(model, layout="1x2", overlays=[*overlays, "incident"])
 
 
-__all__ = ["HEALTHY", "Diagnosis", "Onset", "Weight", "default_incident_model", "diagnose", "ranked_weights", "to_json"]
+__all__ = [
+    "HEALTHY",
+    "Diagnosis",
+    "Onset",
+    "Weight",
+    "default_incident_model",
+    "diagnose",
+    "ranked_weights",
+    "to_json",
+]

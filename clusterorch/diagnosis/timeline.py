@@ -74,17 +74,19 @@ def alignments(groups: list[list[Reading]]) -> list[list[Reading]]:
     return candidates
 
 
-def entries(
-    order: Sequence[Reading], network: Network, universe: Universe, phases: Sequence[PhaseMark]
-) -> list[Entry]:
+def entries(order: Sequence[Reading], network: Network, universe: Universe, phases: Sequence[PhaseMark]) -> list[Entry]:
     """Items in order.  Gaps are known between readings of one clock, else unknown."""
     slice_seconds = network.spec.model.slice_seconds
     index = {signal.name: s for s, signal in enumerate(network.spec.signal)}
     result: list[Entry] = []
     previous: Reading | None = None
+    seen: set[tuple[object, ...]] = set()
     for reading in order:
-        if reading.signal not in index:
+        # A line that a fan-out prints once more is no second observation.
+        same = (reading.signal, reading.entity, reading.value, reading.time)
+        if reading.signal not in index or (isinstance(reading.value, float) and same in seen):
             continue
+        seen.add(same)
         made = _observation(reading, index[reading.signal], network, universe)
         if made is None:
             continue

@@ -36,11 +36,19 @@ class Universe:
         """What to call a site."""
         if (kind, number) in self.names:
             return str(self.names[kind, number])
+        twin = {"gpu": "rank", "rank": "gpu"}.get(kind, "")
+        if (twin, number) in self.names:
+            return f"{kind} of {self.names[twin, number]}"
         if kind in ("gpu", "rank", "link", "node"):
-            per_node = {"gpu": self.layout.gpus, "rank": self.layout.gpus, "link": self.layout.rails, "node": 1}[kind]
+            per_node = {
+                "gpu": self.layout.gpus,
+                "rank": self.layout.gpus,
+                "link": self.layout.rails,
+                "node": 1,
+            }[kind]
             host = number // per_node
             if host < len(self.hosts) and self.hosts[host] != _UNHOSTED:
-                return f"{kind} on {self.hosts[host]}" if kind != "node" else f"node {self.hosts[host]}"
+                return f"another {kind} on {self.hosts[host]}" if kind != "node" else f"node {self.hosts[host]}"
             return f"{kind} not named in these logs"
         return kind
 

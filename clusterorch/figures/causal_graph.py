@@ -14,11 +14,11 @@ import matplotlib as mpl
 import networkx as nx
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, PathPatch
 from matplotlib.path import Path as Curve
-from scipy.optimize import isotonic_regression
 
 SUFFIXES = (".png", ".svg")
 # Okabe and Ito (2008): told apart by colour-blind readers.
@@ -31,11 +31,12 @@ EFFECT_COLOURS = {
     "block_start": "#8B6914", "poison": "#9467BD",
 }  # fmt: skip
 _EFFECT_WORDS = {
-    "none": "no effect on the job", "slow": "slows it", "stall": "halts it", "crash": "ends it",
-    "block_save": "blocks a save", "block_start": "blocks a start", "poison": "poisons the weights",
+    "slow": "slows the job", "stall": "halts the job", "crash": "ends the job", "block_save": "blocks a save",
+    "block_start": "blocks a start", "poison": "poisons the weights",
 }  # fmt: skip
-_INK, _PAPER, _FAINT = "#1B1B1B", "#FFFFFF", "#C9C9C9"
+_INK, _PAPER, _FAINT, _MIXED = "#1B1B1B", "#FFFFFF", "#C9C9C9", "#4A4A4A"
 _ROW, _BOX, _LETTER, _BETWEEN, _MARGIN = 0.31, 0.23, 0.077, 0.95, 0.35
+_FAN = 1.7  # the gap before the signals, where most lines cross
 _HEAD, _LEGEND = 0.75, 1.15  # room above for column titles, below for the legend
 
 
@@ -78,14 +79,16 @@ def causal_graph_figure(graph: nx.DiGraph, title: str = "") -> Figure:
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0.0, size[0]), ylim=(size[1], 0.0))
     axes.axis("off")
+    colours = _line_colours(graph)
     for tail, head, traits in graph.edges(data=True):
-        axes.add_patch(_line(graph, places, tail, head, traits))
+        axes.add_patch(_line(places[tail], places[head], traits, colours[tail]))
     for name, place in places.items():
         _box(axes, graph.nodes[name], _label(graph, name), place)
     for x, y, text, bold in heads:
         weight = "bold" if bold else "normal"
         axes.text(x, y, text, fontsize=9, weight=weight, style="normal", va="center", color=_INK)
-    axes.text(_MARGIN, 0.28, title or f"{graph.name}: what causes what", fontsize=13, weight="bold", color=_INK)
+    title = title or f"{graph.name}: what causes what"
+    axes.text(_MARGIN, 0.28, title, fontsize=13, weight="bold", color=_INK)
     _legend(axes, graph)
     return figure
 
@@ -135,9 +138,12 @@ def _arrange(
         heights[name] = top + (index + 0.5) * height / max(len(variants), 1)
     for name in columns[0]:
         heights[name] = _mean(heights, graph.successors(name), top + height / 2)
+    taken: list[float] = []  # where a line passes on its way to the signals
     for column in columns[2:-1]:
         wished = {name: _mean(heights, graph.predecessors(name), top + height / 2) for name in column}
-        heights |= _spread(wished, top, height)
+        placed = _spread(wished, taken, top, height)
+        taken += [y for name, y in placed.items() if any(True for _ in graph.successors(name))]
+        heights |= placed
     stream_heads = _place_signals(graph, columns[-1], streams, heights, top)
     places, x, heads = {}, _MARGIN, []
     titles = ["failure mode", "variant", *[""] * (len(columns) - 3), "signal, by collector"]
@@ -148,7 +154,7 @@ def _arrange(
         heads.append((x, _HEAD - 0.1, title, True))
         for name in column:
             places[name] = Place(x + width / 2, heights[name], width)
-        last, x = x, x + width + _BETWEEN
+        last, x = x, x + width + (_FAN if column is columns[-2] else _BETWEEN)
     heads += [(last, y, stream, False) for y, stream in stream_heads]
     return places, heads, (x - _BETWEEN + _MARGIN, top + height + _LEGEND)
 
@@ -158,13 +164,16 @@ def _mean(heights: dict[str, float], names: Iterable[str], otherwise: float) -> 
     return float(np.mean(known)) if known else otherwise
 
 
-def _spread(wished: dict[str, float], top: float, height: float) -> dict[str, float]:
-    """Heights as near as can be to those wished, in their order and a row or more apart."""
-    names = sorted(wished, key=wished.__getitem__)
-    steps = _ROW * np.arange(len(names))
-    nearest = isotonic_regression(np.array([wished[name] for name in names]) - steps).x
-    low, high = top + _ROW / 2, top + height - _ROW / 2 - _ROW * (len(names) - 1)
-    return dict(zip(names, np.clip(nearest, low, high) + steps, strict=True))
+def _spread(wished: dict[str, float], taken: list[float], top: float, height: float) -> dict[str, float]:
+    """Heights near those wished, a row apart from each other and clear of lines that pass."""
+    candidates = np.arange(top + _ROW / 2, top + height, _ROW / 4)
+    free = [y for y in candidates if all(abs(y - other) > 0.55 * _ROW for other in taken)]
+    placed: dict[str, float] = {}
+    for name in sorted(wished, key=wished.__getitem__):
+        clear = [y for y in free if all(abs(y - other) > 0.99 * _ROW for other in placed.values())]
+        crowded = [y for y in candidates if all(abs(y - other) > 0.99 * _ROW for other in placed.values())]
+        placed[name] = float(min(clear or crowded, key=lambda y: abs(y - wished[name])))
+    return placed
 
 
 def _place_signals(
@@ -187,63 +196,81 @@ def _place_signals(
     return headings
 
 
-def _colour(traits: dict[str, object]) -> str:
-    if traits["kind"] in ("mode", "variant"):
-        return CATEGORY_COLOURS.get(str(traits.get("category")), _INK)
-    if traits["kind"] == "mechanism":
-        return EFFECT_COLOURS.get(str(traits.get("effect")), _INK)
-    return _FAINT
+def _line_colours(graph: nx.DiGraph) -> dict[str, str]:
+    """Colour of the lines that leave a node: the one category of failure behind it, or none."""
+    behind: dict[str, set[str]] = {}
+    for name in nx.topological_sort(graph):
+        own = graph.nodes[name].get("category")
+        behind[name] = {own} if own else set().union(*(behind[p] for p in graph.predecessors(name)))
+    return {
+        name: CATEGORY_COLOURS.get(next(iter(found)), _INK) if len(found) == 1 else _MIXED
+        for name, found in behind.items()
+    }
 
 
 def _box(axes: mpl.axes.Axes, traits: dict[str, object], label: str, place: Place) -> None:
-    colour, is_mode = _colour(traits), traits["kind"] == "mode"
+    is_mode, edge = traits["kind"] == "mode", _FAINT
+    if traits["kind"] in ("mode", "variant"):
+        edge = CATEGORY_COLOURS.get(str(traits.get("category")), _INK)
+    elif traits["kind"] == "mechanism":
+        edge = EFFECT_COLOURS.get(str(traits.get("effect")), _INK)
+    has_effect = traits.get("effect", "none") != "none"
     left, upper = place.x - place.width / 2, place.y - _BOX / 2
     axes.add_patch(
         FancyBboxPatch(
             (left + 0.04, upper + 0.02), place.width - 0.08, _BOX - 0.04, boxstyle="round,pad=0.02",
-            facecolor=colour if is_mode else _PAPER, edgecolor=colour, linewidth=1.3,
-            linestyle=":" if traits.get("transient") else "-", zorder=3,
+            facecolor=edge if is_mode else _tinted(edge) if has_effect else _PAPER, edgecolor=edge,
+            linewidth=1.3, linestyle=":" if traits.get("transient") else "-", zorder=3,
         )
     )  # fmt: skip
     axes.text(
-        left + 0.1, place.y, label, fontsize=8, va="center_baseline", zorder=4, family="DejaVu Sans",
+        left + 0.1, place.y, label, fontsize=8, va="center_baseline", zorder=4,
         color=_PAPER if is_mode else _INK, weight="bold" if is_mode else "normal",
     )  # fmt: skip
 
 
-def _line(
-    graph: nx.DiGraph, places: dict[str, Place], tail: str, head: str, traits: dict[str, object]
-) -> PathPatch:
-    a, b = places[tail], places[head]
-    start, end = a.x + a.width / 2, b.x - b.width / 2
-    bend = 0.5 * _BETWEEN
-    # A line that passes columns stays level with its cause until the last gap.
-    turn = max(start + bend, end - _BETWEEN) if traits.get("kind") == "evidence" else start
-    points = [(start, a.y), (turn, a.y), (turn + bend, a.y), (end - bend, b.y), (end, b.y)]
+def _tinted(colour: str) -> tuple[float, ...]:
+    """A light shade that black text stands on."""
+    return tuple(1.0 - 0.22 * (1.0 - part) for part in to_rgb(colour))
+
+
+def _line(tail: Place, head: Place, traits: dict[str, object], colour: str) -> PathPatch:
+    start, end = tail.x + tail.width / 2, head.x - head.width / 2
+    cause, evidence = traits["kind"] == "cause", traits["kind"] == "evidence"
+    # A line to a signal stays level with its cause until the last gap; any other bends in the first.
+    turn, bend = (end - _FAN + 0.1, 0.5 * _FAN) if evidence else (start, 0.5 * _BETWEEN)
+    points = [(start, tail.y), (turn, tail.y), (turn + bend, tail.y), (end - bend, head.y), (end, head.y)]
     curve = Curve(points, [Curve.MOVETO, Curve.LINETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
-    colour, cause = _colour(graph.nodes[tail]), traits.get("kind") == "cause"
     delays = " ".join(map(str, traits.get("delay", ())))
     style = ":" if "timer" in delays else "--" if "geometric" in delays or "erlang" in delays else "-"
     gate = max(map(float, traits.get("gate", (1.0,))), default=1.0)
+    width = 0.6 + 1.2 * gate if cause else 0.7 if evidence else 1.0
     return PathPatch(
-        curve, fill=False, edgecolor=colour, linestyle=style if cause else "-",
-        linewidth=0.6 + 1.2 * gate if cause else 1.0 if traits.get("kind") == "variant" else 0.6,
-        alpha=0.95 if traits.get("kind") != "evidence" else 0.4, zorder=2 if cause else 1, capstyle="butt",
+        curve, fill=False, edgecolor=colour, linestyle=style if cause else "-", linewidth=width,
+        alpha=0.45 if evidence else 0.95, zorder=1 if evidence else 2, capstyle="butt",
     )  # fmt: skip
 
 
 def _legend(axes: mpl.axes.Axes, graph: nx.DiGraph) -> None:
     categories = dict.fromkeys(c for _, c in graph.nodes(data="category") if c)
-    effects = [e for e in EFFECT_COLOURS if e in {found for _, found in graph.nodes(data="effect")}]
+    found = {effect for _, effect in graph.nodes(data="effect")} - {"none"}
     entries: list[Patch | Line2D] = [
-        Patch(facecolor=CATEGORY_COLOURS.get(category, _INK), label=category) for category in categories
+        Patch(facecolor=CATEGORY_COLOURS.get(category, _INK), label=f"{category} failure")
+        if category != "benign"
+        else Patch(facecolor=CATEGORY_COLOURS["benign"], label="no failure")
+        for category in categories
     ]
-    entries += [Patch(facecolor=_PAPER, edgecolor=EFFECT_COLOURS[e], label=_EFFECT_WORDS[e]) for e in effects]
-    for style, words in (("-", "in the same slice"), ("--", "after a random delay"), (":", "after a time limit")):
-        entries.append(Line2D([], [], color=_INK, linestyle=style, linewidth=1.5, label=words))
-    entries.append(Line2D([], [], color=_INK, linewidth=0.6, alpha=0.4, label="shows in"))
-    entries.append(Line2D([], [], color=_INK, linewidth=0.8, label="thin: happens in part of the cases"))
-    entries.append(Line2D([], [], color=_INK, marker="$*$", linestyle="", label="also follows whether the job runs"))
+    entries.append(Patch(facecolor=_MIXED, label="several of these"))
+    entries += [
+        Patch(facecolor=_tinted(EFFECT_COLOURS[e]), edgecolor=EFFECT_COLOURS[e], label=_EFFECT_WORDS[e])
+        for e in EFFECT_COLOURS
+        if e in found
+    ]
+    delays = {"-": "in the same slice", "--": "after a random delay", ":": "after a limit of halted time"}
+    entries += [Line2D([], [], color=_INK, linestyle=s, linewidth=1.5, label=w) for s, w in delays.items()]
+    entries.append(Line2D([], [], color=_INK, linewidth=0.8, label="thin: in part of the cases"))
+    entries.append(Line2D([], [], color=_INK, linewidth=0.7, alpha=0.45, label="shows in"))
+    entries.append(Line2D([], [], color=_INK, marker="$*$", ls="", label="also follows whether the job runs"))
     axes.legend(
         handles=entries, loc="lower left", bbox_to_anchor=(0.01, 0.005), ncols=6, frameon=False, fontsize=9
     )

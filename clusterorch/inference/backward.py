@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from clusterorch.inference.plan import Plan
 from clusterorch.inference.transition import NO_CLASS, _log_ratio
 from clusterorch.probability.elementary import exp
 
 
 @njit(cache=True, error_model="numpy")
-def log_likelihoods(plan, phase, job_class, patterns, soft, out):
+def log_likelihoods(
+    plan: Plan, phase: int, job_class: int, patterns: np.ndarray, soft: np.ndarray, out: np.ndarray
+) -> None:
     """[states] log p(evidence of a slice | state) less the background's; -inf where the class differs."""
     out[0] = -np.inf if job_class > 0 else 0.0
     for v in range(plan.block_offset.shape[0]):
@@ -28,8 +31,8 @@ def log_likelihoods(plan, phase, job_class, patterns, soft, out):
 
 
 @njit(cache=True, error_model="numpy")
-def weigh_future(log_likelihood, future, out):
-    """out = likelihood x future, scaled so that its largest entry is 1."""
+def weigh_future(log_likelihood: np.ndarray, future: np.ndarray, out: np.ndarray) -> None:
+    """Out = likelihood x future, scaled so that its largest entry is 1."""
     peak = -np.inf
     for i in range(future.shape[0]):
         if future[i] > 0.0:
@@ -43,7 +46,16 @@ def weigh_future(log_likelihood, future, out):
 
 
 @njit(cache=True, error_model="numpy")
-def retreat(plan, phase, due, ends, onset, site_weight, future, before):
+def retreat(
+    plan: Plan,
+    phase: int,
+    due: int,
+    ends: bool,
+    onset: np.ndarray,
+    site_weight: np.ndarray,
+    future: np.ndarray,
+    before: np.ndarray,
+) -> None:
     """before(x) = sum over x' of p(x' | x) future(x'): `predict` transposed."""
     end = 1 if ends else 0
     starting = 0.0
@@ -68,7 +80,7 @@ def retreat(plan, phase, due, ends, onset, site_weight, future, before):
 
 
 @njit(cache=True, error_model="numpy")
-def _begun(plan, v, phase, due, end, poisoned, onset, site_weight, future):  # noqa: PLR0913
+def _begun(plan, v, phase, due, end, poisoned, onset, site_weight, future):
     """Expectation of the future of a start of variant v, times its probability."""
     total = 0.0
     if onset <= 0.0:
@@ -85,7 +97,7 @@ def _begun(plan, v, phase, due, end, poisoned, onset, site_weight, future):  # n
 
 
 @njit(cache=True, error_model="numpy")
-def retreat_clear(plan, clears, emptied, before):
+def retreat_clear(plan: Plan, clears: np.ndarray, emptied: np.ndarray, before: np.ndarray) -> None:
     """Transpose of `clear`, in place; `emptied`: what a slot that stays empty for the slice is worth."""
     for v in range(plan.block_offset.shape[0]):
         sites, configurations = plan.block_sites[v], plan.block_configurations[v]
@@ -99,7 +111,17 @@ def retreat_clear(plan, clears, emptied, before):
 
 
 @njit(cache=True, error_model="numpy")
-def retreat_restart(plan, phase, ends, discards, clears, onset, site_weight, future, before):  # noqa: PLR0913
+def retreat_restart(
+    plan: Plan,
+    phase: int,
+    ends: bool,
+    discards: int,
+    clears: np.ndarray,
+    onset: np.ndarray,
+    site_weight: np.ndarray,
+    future: np.ndarray,
+    before: np.ndarray,
+) -> None:
     """Transpose of `restart`."""
     end = 1 if ends else 0
     starting = 0.0

@@ -109,7 +109,7 @@ def _advance(recording: Recording, t: int, score: np.ndarray) -> tuple[np.ndarra
     return following, back
 
 
-def _end(plan, v, base, sites, configurations, score, offer) -> None:  # noqa: ANN001, PLR0913
+def _end(plan, v, base, sites, configurations, score, offer) -> None:
     if plan.recovers[v] <= 0.0:
         return
     for c in range(configurations):

@@ -172,9 +172,7 @@ class Excerpts:
         """[pattern_size] log likelihood ratio of a mark against the empty slot; updates `shown`."""
         number = self.number[mark.kind]
         unseen = np.array([k not in shown.kinds for k in range(len(self.kinds))])
-        new_kind, new_entity = shown.admit(
-            number, mark.entity, info=number in self.info, info_kinds=self.info
-        )
+        new_kind, new_entity = shown.admit(number, mark.entity, info=number in self.info, info_kinds=self.info)
         result = np.zeros(self.plan.pattern_size)
         if not new_entity:
             return result

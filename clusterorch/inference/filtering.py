@@ -15,7 +15,13 @@ from numba import njit
 from clusterorch.errors import ImpossibleEvidence
 from clusterorch.inference.actions import ActionKernel
 from clusterorch.inference.beliefs import Belief
-from clusterorch.inference.likelihood import background_evidence, fill_patterns, fill_slots, fill_terms, remember
+from clusterorch.inference.likelihood import (
+    background_evidence,
+    fill_patterns,
+    fill_slots,
+    fill_terms,
+    remember,
+)
 from clusterorch.inference.plan import Plan, make_plan
 from clusterorch.inference.priors import STEP, OnsetPrior, stationary_prior, uniform_sites
 from clusterorch.inference.transition import NO_CLASS, clear, predict, restart, update
@@ -46,31 +52,46 @@ class SliceEvidence:
 
 
 @njit(cache=True, error_model="numpy")
-def likelihood_ratios(plan, phase, values, last, gap, scratch):
+def likelihood_ratios(
+    plan: Plan, phase: int, values: np.ndarray, last: np.ndarray, gap: np.ndarray, scratch: tuple
+) -> float:
     """Log evidence of the empty slot; fills the patterns' log ratios, `scratch[3]`."""
-    density, units, groups, patterns, terms, _, classes = scratch
-    total = background_evidence(plan, phase, values, last, gap, density, classes)
-    fill_slots(plan, phase, values, last, gap, density, classes, units, groups)
-    fill_terms(plan, phase, values, units, groups, terms)
+    density, units, groups, patterns, terms, _, classes, inertia, spreads, totals = scratch
+    total = background_evidence(plan, phase, values, last, gap, density, classes, inertia, spreads)
+    fill_slots(plan, phase, values, last, density, classes, inertia, spreads, units, groups, totals)
+    fill_terms(plan, phase, values, units, groups, totals, terms)
     fill_patterns(plan, phase, terms, patterns)
     remember(plan, values, last, gap)
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def make_scratch(plan, width):
+def make_scratch(plan: Plan, width: int) -> tuple:
     """Working space of one instance."""
     return (
         np.empty(width), np.empty(plan.unit_size), np.empty(plan.group_size),
         np.empty(plan.pattern_size), np.empty(plan.term_size), np.empty(plan.pattern_size),
-        np.empty(width, dtype=np.int64),
+        np.empty(width, dtype=np.uint64), np.zeros(width), np.zeros(width), np.empty(plan.slot_size),
     )  # fmt: skip
 
 
 @njit(cache=True, error_model="numpy")
 def filter_slice(
-    plan, values, phase, due, ends, job_class, onset, weights, belief, after, last, gap, scratch, log_evidence
-):  # noqa: PLR0913
+    plan: Plan,
+    values: np.ndarray,
+    phase: np.ndarray,
+    due: np.ndarray,
+    ends: np.ndarray,
+    job_class: np.ndarray,
+    onset: np.ndarray,
+    weights: np.ndarray,
+    belief: np.ndarray,
+    after: np.ndarray,
+    last: np.ndarray,
+    gap: np.ndarray,
+    scratch: tuple,
+    log_evidence: np.ndarray,
+) -> None:
     """One slice of every instance of a batch: predict, weigh, normalise.
 
     [B, width] values, [B] phase, due, ends, job_class, [B, V] onset, [B, states] belief; `after` is scratch.
@@ -155,7 +176,14 @@ class Filter:
             after[0] += cleared
         base = likelihood_ratios(self.plan, one.phase, one.values, self.last[b], self.gap[b], self._scratch)
         ratio = update(
-            self.plan, one.phase, one.job_class, self._scratch[3], one.soft, self._scratch[5], after, self.belief[b]
+            self.plan,
+            one.phase,
+            one.job_class,
+            self._scratch[3],
+            one.soft,
+            self._scratch[5],
+            after,
+            self.belief[b],
         )
         if not ratio > -np.inf:
             return self._impossible(b, one)
@@ -173,7 +201,12 @@ class Filter:
         return 0.0
 
     def step_batch(
-        self, values: np.ndarray, phase: np.ndarray, job_class: np.ndarray, age_before: np.ndarray, save_ends: np.ndarray
+        self,
+        values: np.ndarray,
+        phase: np.ndarray,
+        job_class: np.ndarray,
+        age_before: np.ndarray,
+        save_ends: np.ndarray,
     ) -> np.ndarray:
         """The fast path of `step`: no actions, no soft evidence.  [B, width] values -> [B] log evidence."""
         onset = np.stack([self.prior.onset(self.time, int(p)) for p in phase])

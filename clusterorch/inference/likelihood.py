@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from clusterorch.inference.plan import ADDITIVE, CHORAL, MOST_GAP
+from clusterorch.inference.plan import ADDITIVE, CHORAL, MOST_GAP, Plan
 from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE
 from clusterorch.probability.elementary import exp, log, log_add
 
@@ -17,7 +17,17 @@ _ROOT_TWO_PI = 2.5066282746310002
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def continuous_density(x, mean, sd, a, spread, last, outlier, outlier_mean, outlier_sd):  # noqa: PLR0913
+def continuous_density(
+    x: float,
+    mean: float,
+    sd: float,
+    a: float,
+    spread: float,
+    last: float,
+    outlier: float,
+    outlier_mean: float,
+    outlier_sd: float,
+) -> float:
     """Contaminated density of one sample given the last one taken."""
     centre = mean + a * (last - mean)
     width = sd * spread
@@ -27,8 +37,8 @@ def continuous_density(x, mean, sd, a, spread, last, outlier, outlier_mean, outl
     return own + outlier / (outlier_sd * _ROOT_TWO_PI) * exp(-0.5 * w * w)
 
 
-@njit(cache=True, error_model="numpy")
-def classify(plan, values, classes):
+@njit(cache=True, error_model="numpy", forceinline=True)
+def classify(plan: Plan, values: np.ndarray, classes: np.ndarray) -> None:
     """Class numbers of the discrete signals; a value that was not delivered gets the last column."""
     missing = plan.log_rows.shape[1] - 1
     for s in range(plan.kind.shape[0]):
@@ -36,14 +46,45 @@ def classify(plan, values, classes):
             x = values[plan.offset[s] : plan.offset[s + 1]]
             c = classes[plan.offset[s] : plan.offset[s + 1]]
             for e in range(x.shape[0]):
-                c[e] = int(x[e]) if x[e] == x[e] else missing
+                c[e] = np.uint64(x[e]) if x[e] == x[e] else np.uint64(missing)
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def sum_of(values: np.ndarray) -> float:
+    """Sum in a fixed order, eight partial sums wide."""
+    a = b = c = d = e = f = g = h = 0.0
+    whole = values.shape[0] // 8
+    for i in range(whole):
+        a += values[8 * i]
+        b += values[8 * i + 1]
+        c += values[8 * i + 2]
+        d += values[8 * i + 3]
+        e += values[8 * i + 4]
+        f += values[8 * i + 5]
+        g += values[8 * i + 6]
+        h += values[8 * i + 7]
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for i in range(8 * whole, values.shape[0]):
+        total += values[i]
+    return total
 
 
 @njit(cache=True, error_model="numpy")
-def background_evidence(plan, phase, values, last, gap, density, classes):  # noqa: PLR0913
+def background_evidence(
+    plan: Plan,
+    phase: int,
+    values: np.ndarray,
+    last: np.ndarray,
+    gap: np.ndarray,
+    density: np.ndarray,
+    classes: np.ndarray,
+    inertia: np.ndarray,
+    spreads: np.ndarray,
+) -> float:
     """Log density of a slice under the empty slot, nats.
 
-    Leaves continuous densities in `density` and class numbers in `classes` for the slots.
+    Leaves for the slots: continuous densities in `density`, class numbers in `classes`, memory ** gap
+    in `inertia` and the share of the spread that is left to chance in `spreads`.
     """
     classify(plan, values, classes)
     total = 0.0
@@ -51,9 +92,12 @@ def background_evidence(plan, phase, values, last, gap, density, classes):  # no
         start, end, row = plan.offset[s], plan.offset[s + 1], plan.background[phase, s]
         kind = plan.kind[s]
         if kind == CONTINUOUS:
-            into = density[start:end]
-            _densities(plan, s, row, values[start:end], last[start:end], gap[start:end], into)
-            x = values[start:end]
+            x, into, g = values[start:end], density[start:end], gap[start:end]
+            a, spread = inertia[start:end], spreads[start:end]
+            decay_of, spread_of = plan.decay[s], plan.spread[s]
+            for e in range(x.shape[0]):
+                a[e], spread[e] = decay_of[g[e]], spread_of[g[e]]
+            _densities(plan, s, row, x, last[start:end], a, spread, into)
             for e in range(x.shape[0]):
                 total += log(into[e]) if x[e] == x[e] else 0.0
         elif kind == DISCRETE:
@@ -68,27 +112,20 @@ def background_evidence(plan, phase, values, last, gap, density, classes):  # no
     return total
 
 
-@njit(cache=True, error_model="numpy")
-def _densities(plan, s, row, x, last, gap, out):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _densities(plan, s, row, x, last, a, spread, out):
     """Density of each sample under one row; the probability of being absent where there is no value."""
     mean, sd, absent = plan.rows[row, 0], plan.rows[row, 1], plan.rows[row, 2]
     outlier, outlier_mean, outlier_sd = plan.outlier[s, 0], plan.outlier[s, 1], plan.outlier[s, 2]
-    decay, spread = plan.decay[s], plan.spread[s]
     for e in range(x.shape[0]):
-        g = gap[e]
         own = (1.0 - absent) * continuous_density(
-            x[e], mean, sd, decay[g], spread[g], last[e], outlier, outlier_mean, outlier_sd
+            x[e], mean, sd, a[e], spread[e], last[e], outlier, outlier_mean, outlier_sd
         )
         out[e] = absent if x[e] == np.inf else own
 
 
-@njit(cache=True, error_model="numpy")
-def _bernoulli(p, x):
-    return log(p) if x > 0.5 else log(1.0 - p)
-
-
-@njit(cache=True, error_model="numpy")
-def _chorus_sums(plan, row, column, values, start, end):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _chorus_sums(plan, row, column, values, start, end):
     """Log densities of a chorus told (all members alike) and silent."""
     told = quiet = 0.0
     spoke, silent = log(plan.rows[row, column]), log(1.0 - plan.rows[row, column])
@@ -100,20 +137,32 @@ def _chorus_sums(plan, row, column, values, start, end):  # noqa: PLR0913
     return told, quiet
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _either(told, log_told, log_quiet):
     """log(told exp(log_told) + (1 - told) exp(log_quiet))."""
     return log_add(log(told) + log_told, log(1.0 - told) + log_quiet)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _speaker_background(speaks, members, speaker):
     # With an empty slot every member stands at rest, so all weigh alike.
     return log(1.0 - speaks) if speaker < 0.0 else log(speaks) - log(float(members))
 
 
 @njit(cache=True, error_model="numpy")
-def fill_slots(plan, phase, values, last, gap, density, classes, units, groups):  # noqa: PLR0913
+def fill_slots(
+    plan: Plan,
+    phase: int,
+    values: np.ndarray,
+    last: np.ndarray,
+    density: np.ndarray,
+    classes: np.ndarray,
+    inertia: np.ndarray,
+    spreads: np.ndarray,
+    units: np.ndarray,
+    groups: np.ndarray,
+    totals: np.ndarray,
+) -> None:
     """Ratio to the background of every slot of a phase, for every entity, and the group sums it needs."""
     for j in range(plan.slot_range[phase], plan.slot_range[phase + 1]):
         s, row, column = plan.slot_signal[j], plan.slot_row[j], plan.slot_column[j]
@@ -132,14 +181,15 @@ def fill_slots(plan, phase, values, last, gap, density, classes, units, groups):
                 out[e] = table[c[e]]
         else:
             base = density[start:end]
-            _densities(plan, s, row, x, last[start:end], gap[start:end], out)
+            _densities(plan, s, row, x, last[start:end], inertia[start:end], spreads[start:end], out)
             for e in range(out.shape[0]):
                 ratio = log(out[e] / base[e])
                 out[e] = ratio if x[e] == x[e] else 0.0
+        totals[j - plan.slot_range[phase]] = sum_of(out)
         _group_sums(plan, s, j, out, groups)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _group_sums(plan, s, j, units, groups):
     if plan.slot_group[j, 0] >= 0:
         per_node = plan.per_node[s]
@@ -159,42 +209,49 @@ def _group_sums(plan, s, j, units, groups):
                 groups[to + plan.maps[where + e]] += units[e]
 
 
-@njit(cache=True, error_model="numpy")
-def _total(plan, slot, units):
-    total = 0.0
-    if slot >= 0:
-        s, at = plan.slot_signal[slot], plan.slot_unit[slot]
-        mine = units[at : at + plan.offset[s + 1] - plan.offset[s]]
-        for e in range(mine.shape[0]):
-            total += mine[e]
-    return total
-
-
-@njit(cache=True, error_model="numpy")
-def _add_sums(plan, out, level, where, slot, factor, units, groups):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _add_sums(plan, out, level, where, slot, factor, units, groups):
     """out[site] += factor x (sum of a slot over the group that each site points to)."""
     if slot < 0:
         return
-    at = plan.slot_unit[slot] if level == 0 else plan.slot_group[slot, level - 1]
-    source = units[at:] if level == 0 else groups[at:]
-    if where == plan.identity:
+    if level == 0:
+        _add_gathered(out, factor, units[plan.slot_unit[slot] :], plan.maps, where, where == plan.identity)
+    else:
+        at = plan.slot_group[slot, level - 1]
+        _add_gathered(out, factor, groups[at:], plan.maps, where, where == plan.identity)
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _add_gathered(out, factor, source, maps, where, straight):
+    if straight:
         for i in range(out.shape[0]):
             out[i] += factor * source[i]
     else:
-        to = plan.maps[where : where + out.shape[0]]
+        to = maps[where : where + out.shape[0]]
         for i in range(out.shape[0]):
-            out[i] += factor * source[to[i]]
+            out[i] += factor * source[np.uint64(to[i])]
 
 
 @njit(cache=True, error_model="numpy")
-def fill_terms(plan, phase, values, units, groups, terms):
-    """Each signal's share in each hypothesis, for every site."""
+def fill_terms(
+    plan: Plan,
+    phase: int,
+    values: np.ndarray,
+    units: np.ndarray,
+    groups: np.ndarray,
+    totals: np.ndarray,
+    terms: np.ndarray,
+) -> None:
+    """Each signal's share in each hypothesis, for every site; the same for all sites: only at the first."""
     for t in range(plan.term_range[phase], plan.term_range[phase + 1]):
         s, rest = plan.term_signal[t], plan.term_slots[t, 0]
         near, site = plan.term_slots[t, 1], plan.term_slots[t, 2]
         out = terms[plan.term_out[t] : plan.term_out[t] + plan.term_sites[t]]
         if plan.term_form[t] == ADDITIVE or plan.term_form[t] == CHORAL:
-            total = _total(plan, rest, units)
+            total = totals[rest - plan.slot_range[phase]] if rest >= 0 else 0.0
+            if plan.term_flat[t]:
+                out[0] = total
+                continue
             for i in range(out.shape[0]):
                 out[i] = total
             level, where = plan.term_near[t, 0], plan.term_near[t, 1]
@@ -212,7 +269,7 @@ def fill_terms(plan, phase, values, units, groups, terms):
             _speaking(plan, phase, t, s, values[plan.offset[s]], out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _choral(plan, phase, t, values, out):
     """Turn told-against-quiet ratios into the ratio of the whole chorus to its background."""
     s, row = plan.term_signal[t], plan.term_row[t]
@@ -226,7 +283,7 @@ def _choral(plan, phase, t, values, out):
         out[i] = log_add(log_told + out[i], log_silent) + quiet - background
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _in_group(plan, s, level_and_map, site, member):
     """Whether a member belongs to the group that a site points to."""
     level, where = level_and_map[0], level_and_map[1]
@@ -236,35 +293,43 @@ def _in_group(plan, s, level_and_map, site, member):
     return group == plan.maps[where + site]
 
 
-@njit(cache=True, error_model="numpy")
-def _speaking(plan, phase, t, s, speaker, out):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _speaking(plan, phase, t, s, speaker, out):
     row, members = plan.term_row[t], plan.members[s]
-    background = _speaker_background(plan.rows[plan.background[phase, s], 0], members, speaker)
+    common = 0.0
+    if speaker == speaker:
+        own = log(1.0 - plan.rows[row, 0]) if speaker < 0.0 else log(plan.rows[row, 0])
+        common = own - _speaker_background(plan.rows[plan.background[phase, s], 0], members, speaker)
+    for i in range(out.shape[0]):
+        out[i] = common
+    if not speaker >= 0.0:
+        return
     at_site, near, rest = plan.rows[row, 1], plan.rows[row, 2], plan.rows[row, 3]
     for i in range(out.shape[0]):
-        if speaker != speaker:
-            out[i] = 0.0
-        elif speaker < 0.0:
-            out[i] = log(1.0 - plan.rows[row, 0]) - background
-        else:
-            nears, sites = plan.maps[plan.term_counts[t, 0] + i], plan.maps[plan.term_counts[t, 1] + i]
-            total = rest * (members - nears - sites) + near * nears + at_site * sites
-            weight = rest
-            if _in_group(plan, s, plan.term_near[t], i, int(speaker)):
-                weight = near
-            if _in_group(plan, s, plan.term_site[t], i, int(speaker)):
-                weight = at_site
-            out[i] = log(plan.rows[row, 0]) + log(weight / total) - background
+        nears, sites = plan.maps[plan.term_counts[t, 0] + i], plan.maps[plan.term_counts[t, 1] + i]
+        total = rest * (members - nears - sites) + near * nears + at_site * sites
+        weight = rest
+        if _in_group(plan, s, plan.term_near[t], i, int(speaker)):
+            weight = near
+        if _in_group(plan, s, plan.term_site[t], i, int(speaker)):
+            weight = at_site
+        out[i] += log(weight / total)
 
 
 @njit(cache=True, error_model="numpy")
-def fill_patterns(plan, phase, terms, patterns):
+def fill_patterns(plan: Plan, phase: int, terms: np.ndarray, patterns: np.ndarray) -> None:
     """Log-likelihood ratio to the empty slot of every distinct choice of rows, for every site."""
     for j in range(plan.pattern_range[phase], plan.pattern_range[phase + 1]):
         out = patterns[plan.pattern_out[j] : plan.pattern_out[j] + plan.pattern_sites[j]]
-        for i in range(out.shape[0]):
-            out[i] = 0.0
+        common = 0.0
         for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):
+            if plan.term_flat[plan.pattern_term[k]]:
+                common += terms[plan.term_out[plan.pattern_term[k]]]
+        for i in range(out.shape[0]):
+            out[i] = common
+        for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):
+            if plan.term_flat[plan.pattern_term[k]]:
+                continue
             at = plan.term_out[plan.pattern_term[k]]
             source = terms[at : at + out.shape[0]]
             for i in range(out.shape[0]):
@@ -272,7 +337,7 @@ def fill_patterns(plan, phase, terms, patterns):
 
 
 @njit(cache=True, error_model="numpy")
-def remember(plan, values, last, gap):
+def remember(plan: Plan, values: np.ndarray, last: np.ndarray, gap: np.ndarray) -> None:
     """Keep the last sample taken of every continuous signal, and how many slices ago it was."""
     for s in range(plan.kind.shape[0]):
         if plan.kind[s] == CONTINUOUS:

@@ -14,7 +14,7 @@ import numpy as np
 
 from clusterorch.models.compile import Network, family_kinds
 from clusterorch.models.layout import ENTITY_KINDS, Layout
-from clusterorch.models.rows import CHORUS, CONTINUOUS, FIRST
+from clusterorch.models.rows import CHORUS, FIRST
 from clusterorch.models.spec import PHASES
 
 ADDITIVE, CHORAL, SPEAKING = range(3)
@@ -44,6 +44,7 @@ class Plan(NamedTuple):
     slot_unit: np.ndarray  # where its entities lie in the scratch of units
     slot_group: np.ndarray  # [slots, 3] where its node, leaf and rail sums lie in the scratch of groups, -1
     unit_size: int
+    slot_size: int  # slots of the phase that has most
     group_size: int
     group_map: np.ndarray  # [signals, 3] start in `maps` of entity -> node, leaf, rail; -1
     group_count: np.ndarray  # [signals, 3]
@@ -58,6 +59,7 @@ class Plan(NamedTuple):
     term_sites: np.ndarray  # number of sites
     term_out: np.ndarray  # where its vector over sites lies
     term_counts: np.ndarray  # [terms, 2] speaking: start in `maps` of members near and at each site
+    term_flat: np.ndarray  # 1 where the term is the same for all sites
     term_size: int
     maps: np.ndarray
     identity: int  # start of the map in which every site points to its own number
@@ -140,9 +142,7 @@ def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
     gaps = np.arange(MOST_GAP)
     decay = np.array([signal.memory ** np.maximum(gaps, 1) for signal in spec.signal])
     decay[:, 0] = 0.0  # gap 0 stands for "no earlier sample"
-    outlier = np.array(
-        [(o.probability, o.mean, o.sd) if (o := s.outlier) else (0.0, 0.0, 1.0) for s in spec.signal]
-    )
+    outlier = np.array([(o.probability, o.mean, o.sd) if (o := s.outlier) else (0.0, 0.0, 1.0) for s in spec.signal])
     group_map = np.full((len(spec.signal), 3), -1)
     group_count = np.zeros((len(spec.signal), 3), dtype=np.int64)
     for s, signal in enumerate(spec.signal):
@@ -157,7 +157,8 @@ def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
     return {
         "kind": family_kinds(spec), "offset": network.signal_offset, "background": network.background,
         "rows": network.rows, "log_rows": log_rows,
-        "per_node": np.array([hosted.get(signal.entity, 0) for signal in spec.signal]), "outlier": outlier, "decay": decay,
+        "per_node": np.array([hosted.get(signal.entity, 0) for signal in spec.signal]),
+        "outlier": outlier, "decay": decay,
         "members": np.array([layout.count(signal.entity) for signal in spec.signal]),
         "spread": np.sqrt(1.0 - decay**2), "group_map": group_map, "group_count": group_count,
     }  # fmt: skip
@@ -166,7 +167,7 @@ def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
 def _has_level(kind: str, level: str) -> bool:
     if level == "rail":
         return kind == "link"
-    return kind in ("gpu", "rank", "link") or level == "leaf" and kind == "node"
+    return kind in ("gpu", "rank", "link") or (level == "leaf" and kind == "node")
 
 
 class _Slots:
@@ -216,6 +217,7 @@ class _Slots:
             "slot_table": np.array(self.table),
             "slot_unit": np.array(self.unit, dtype=np.int64),
             "slot_group": np.array(self.group, dtype=np.int64).reshape(-1, 3),
+            "slot_size": int(np.diff([*self.range, len(self.rows)]).max()),
             "unit_size": self.unit_size, "group_size": self.group_size,
         }  # fmt: skip
 
@@ -270,7 +272,10 @@ class _Terms:
         self._need(slots, near[0], site[0])
         counts = self._counts(network.layout, kind, declared.entity) if family == FIRST else (0, 0)
         self.known[kind, term] = len(self.terms)
-        self.terms.append((signal, form, *slots, row, *near, *site, sites, self._term_now, *counts))
+        inner = slots[1] if near[0] >= 0 else slots[0]
+        flat = form == ADDITIVE and not (near[0] >= 0 and slots[1] != slots[0])
+        flat = flat and not (site[0] >= 0 and slots[2] != inner)
+        self.terms.append((signal, form, *slots, row, *near, *site, sites, self._term_now, *counts, int(flat)))
         self._term_now += sites
         self.term_size = max(self.term_size, self._term_now)
         return self.known[kind, term]
@@ -313,12 +318,13 @@ class _Terms:
         return self.pool.put(("near", kind, entity), near), self.pool.put(("at", kind, entity), at)
 
     def arrays(self) -> dict[str, object]:
-        terms = np.array(self.terms, dtype=np.int64).reshape(-1, 14)
+        terms = np.array(self.terms, dtype=np.int64).reshape(-1, 15)
         return {
             "term_range": np.array([*self.term_range, len(self.terms)]), "term_signal": terms[:, 0].copy(),
             "term_form": terms[:, 1].copy(), "term_slots": terms[:, 2:5].copy(), "term_row": terms[:, 5].copy(),
             "term_near": terms[:, 6:8].copy(), "term_site": terms[:, 8:10].copy(),
-            "term_sites": terms[:, 10].copy(), "term_out": terms[:, 11].copy(), "term_counts": terms[:, 12:14].copy(), "term_size": self.term_size,
+            "term_sites": terms[:, 10].copy(), "term_out": terms[:, 11].copy(), "term_counts": terms[:, 12:14].copy(),
+            "term_flat": terms[:, 14].copy(), "term_size": self.term_size,
             "pattern_range": np.array([*self.pattern_range, len(self.pattern_sites)]),
             "pattern_terms": np.array(self.pattern_terms), "pattern_term": np.array(self.pattern_term, dtype=np.int64),
             "pattern_sites": np.array(self.pattern_sites), "pattern_out": np.array(self.pattern_out),
@@ -378,7 +384,10 @@ def _may_end(block: object) -> np.ndarray:
 
 def _csr(name: str, tables: list[tuple[tuple[float, ...], ...]], columns: int) -> dict[str, np.ndarray]:
     flat = np.array([row for table in tables for row in table]).reshape(-1, columns)
-    found = {f"{name}_range": np.cumsum([0, *(len(table) for table in tables)]), f"{name}_p": flat[:, -1].copy()}
+    found = {
+        f"{name}_range": np.cumsum([0, *(len(table) for table in tables)]),
+        f"{name}_p": flat[:, -1].copy(),
+    }
     found[f"{name}_to"] = flat[:, -2].astype(np.int64)
     if columns == 3:
         found[f"{name}_from"] = flat[:, 0].astype(np.int64)

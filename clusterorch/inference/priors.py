@@ -59,7 +59,7 @@ def stationary_prior(network: Network) -> OnsetPrior:
 
 
 def episode_prior(network: Network) -> OnsetPrior:
-    """Faults often enough to learn from: `incidents_per_hour` of the model's `[prior]`, benign roots at their own hazards."""
+    """Faults often enough to learn from, `[prior] incidents_per_hour`; benign roots at their own hazards."""
     prior = network.spec.prior
     total = onset_probability(prior.incidents_per_hour or 0.0, network.spec.model.slice_seconds)
     benign = np.array([b.variant.benign for b in network.blocks])

@@ -12,7 +12,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from clusterorch.inference.backward import (
-    log_likelihoods, retreat, retreat_clear, retreat_restart, weigh_future,
+    log_likelihoods,
+    retreat,
+    retreat_clear,
+    retreat_restart,
+    weigh_future,
 )  # fmt: skip
 from clusterorch.inference.beliefs import Belief
 from clusterorch.inference.filtering import Filter, SliceEvidence, likelihood_ratios
@@ -74,10 +78,27 @@ class Recording:
         onset = f.prior.onset(t, one.phase)
         if one.action is not None and one.action.restarts:
             retreat_restart(
-                f.plan, one.phase, one.save_ends, one.action.discards, one.action.clears, onset, f.weights, weighed, before
+                f.plan,
+                one.phase,
+                one.save_ends,
+                one.action.discards,
+                one.action.clears,
+                onset,
+                f.weights,
+                weighed,
+                before,
             )
         else:
-            retreat(f.plan, one.phase, int(f.due(one.age_before)[0]), one.save_ends, onset, f.weights, weighed, before)
+            retreat(
+                f.plan,
+                one.phase,
+                int(f.due(one.age_before)[0]),
+                one.save_ends,
+                onset,
+                f.weights,
+                weighed,
+                before,
+            )
             if one.action is not None:
                 retreat_clear(f.plan, one.action.clears, weighed[0], before)
         return before / before.max()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from clusterorch.inference.likelihood import sum_of
+from clusterorch.inference.plan import Plan
 from clusterorch.probability.elementary import exp, log
 
 NO_CLASS = -1
@@ -17,7 +19,16 @@ _TOO_SMALL = 1e-200  # below it the sum may rest on subnormal terms
 
 
 @njit(cache=True, error_model="numpy")
-def predict(plan, phase, due, ends, onset, site_weight, belief, after):  # noqa: PLR0913
+def predict(
+    plan: Plan,
+    phase: int,
+    due: int,
+    ends: bool,
+    onset: np.ndarray,
+    site_weight: np.ndarray,
+    belief: np.ndarray,
+    after: np.ndarray,
+) -> None:
     """Push a belief one slice forward.  [states] -> [states]; `onset` [V]: starts a slice from `none`."""
     end = 1 if ends else 0
     gone = 0.0
@@ -50,8 +61,8 @@ def predict(plan, phase, due, ends, onset, site_weight, belief, after):  # noqa:
     after[0] = belief[0] * (1.0 - starting) + gone
 
 
-@njit(cache=True, error_model="numpy")
-def _start(plan, phase, due, end, onset, site_weight, empty, after):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _start(plan, phase, due, end, onset, site_weight, empty, after):
     for v in range(plan.block_offset.shape[0]):
         if onset[v] <= 0.0 or empty <= 0.0:
             continue
@@ -69,7 +80,7 @@ def _start(plan, phase, due, end, onset, site_weight, empty, after):  # noqa: PL
 
 
 @njit(cache=True, error_model="numpy")
-def clear(plan, clears, belief):
+def clear(plan: Plan, clears: np.ndarray, belief: np.ndarray) -> float:
     """An action that does not restart: with `clears[v, site]` the fault leaves.  In place.
 
     Returns the probability that it left: the slot then stays empty for this slice.
@@ -89,7 +100,17 @@ def clear(plan, clears, belief):
 
 
 @njit(cache=True, error_model="numpy")
-def restart(plan, phase, ends, discards, clears, onset, site_weight, belief, after):  # noqa: PLR0913
+def restart(
+    plan: Plan,
+    phase: int,
+    ends: bool,
+    discards: int,
+    clears: np.ndarray,
+    onset: np.ndarray,
+    site_weight: np.ndarray,
+    belief: np.ndarray,
+    after: np.ndarray,
+) -> None:
     """An action that restarts the job: what it does not clear starts again in this slice."""
     end = 1 if ends else 0
     cleared = 0.0
@@ -120,7 +141,16 @@ def restart(plan, phase, ends, discards, clears, onset, site_weight, belief, aft
 
 
 @njit(cache=True, error_model="numpy")
-def update(plan, phase, job_class, patterns, soft, weights, predicted, belief):  # noqa: PLR0913
+def update(
+    plan: Plan,
+    phase: int,
+    job_class: int,
+    patterns: np.ndarray,
+    soft: np.ndarray,
+    weights: np.ndarray,
+    predicted: np.ndarray,
+    belief: np.ndarray,
+) -> float:
     """Condition a predicted belief; returns log p(evidence) less the background's, nats.
 
     `patterns` are log ratios by pattern and site, `soft` [states] log likelihoods or length 0,
@@ -147,8 +177,8 @@ def update(plan, phase, job_class, patterns, soft, weights, predicted, belief): 
     return _update_in_logs(plan, phase, job_class, patterns, soft, belief)
 
 
-@njit(cache=True, error_model="numpy")
-def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: PLR0913
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _weigh(plan, phase, job_class, weights, peak, predicted, belief):
     """Likelihood times prediction for every state; returns their sum."""
     belief[0] = 0.0 if job_class > 0 else predicted[0] * exp(-peak)
     total = belief[0]
@@ -165,11 +195,11 @@ def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: P
                     continue
                 flat = plan.component_base[phase, v] + level * configurations + c
                 _weigh_sites(plan, flat, weights, old, new)
-                total += _sum(new)
+                total += sum_of(new)
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _weigh_sites(plan, flat, weights, old, new):
     lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
     at = plan.pattern_out[plan.component_pattern[lo]]
@@ -183,26 +213,6 @@ def _weigh_sites(plan, flat, weights, old, new):
             new[i] += share * ratio[i]
     for i in range(new.shape[0]):
         new[i] *= old[i]
-
-
-@njit(cache=True, error_model="numpy")
-def _sum(values):
-    """Sum in a fixed order, eight partial sums wide."""
-    a = b = c = d = e = f = g = h = 0.0
-    whole = values.shape[0] // 8
-    for i in range(whole):
-        a += values[8 * i]
-        b += values[8 * i + 1]
-        c += values[8 * i + 2]
-        d += values[8 * i + 3]
-        e += values[8 * i + 4]
-        f += values[8 * i + 5]
-        g += values[8 * i + 6]
-        h += values[8 * i + 7]
-    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(8 * whole, values.shape[0]):
-        total += values[i]
-    return total
 
 
 @njit(cache=True, error_model="numpy")

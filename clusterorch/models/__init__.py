@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterorch.models.layout import Layout
-from clusterorch.models.reading import available, fingerprint, locate, locate_overlay, read
+from clusterorch.models.reading import available, fingerprint, locate, locate_overlay, read, read_toml
 from clusterorch.models.spec import Mechanism, Mode, ModelSpec, Signal
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class Model:
         from clusterorch.models.ground import variant_names
 
         return variant_names(self.spec)
+
+    @property
+    def format_files(self) -> list[Path]:
+        """Files of line patterns and templates that the model and its overlays name, in order."""
+        files = (self.path, *self.overlays)
+        return [file.parent / name for file in files for name in read_toml(file).get("formats", [])]
 
     @cached_property
     def graph(self) -> networkx.DiGraph:
@@ -118,7 +124,10 @@ def load(
     path, found = locate(name), tuple(locate_overlay(overlay) for overlay in overlays)
     spec, raw = read(path, list(found))
     from clusterorch.models.checks import check
+    from clusterorch.models.provenance import check_overlay
 
-    check(spec, raw, " + ".join(str(p) for p in (path, *found)))
+    for overlay in found:
+        check_overlay(read_toml(overlay), raw, str(overlay))
+    check(spec, raw, " + ".join(str(p) for p in (path, *found)), thorough=True)
     options.setdefault("copies", spec.job.copies)
     return Model(spec, Layout.parse(layout, **options), path, found, raw)

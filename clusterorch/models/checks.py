@@ -67,10 +67,7 @@ def count_configurations(spec: ModelSpec, file: str) -> dict[str, Chain]:
         InvalidModel: a variant has more than 64 configurations.
     """
     limits = tuple(sorted(set(limit_slices(spec).values())))
-    return {
-        variant.name: _expand_bounded(variant.law, limits, file)
-        for variant in ground(spec, 1, spec.job.copies)
-    }
+    return {variant.name: _expand_bounded(variant.law, limits, file) for variant in ground(spec, 1, spec.job.copies)}
 
 
 def refuse_large(chain: Chain, file: str) -> None:
@@ -181,9 +178,7 @@ def _all_references(spec: ModelSpec) -> Iterator[_Reference]:
             if rule.mechanism is not None:
                 yield _Reference(f"{key}.mechanism", "mechanism", rule.mechanism)
             yield from (_Reference(f"{key}.mechanisms", "mechanism", name) for name in rule.mechanisms)
-            yield from (
-                _Reference(f"{key}.absent_mechanisms", "mechanism", name) for name in rule.absent_mechanisms
-            )
+            yield from (_Reference(f"{key}.absent_mechanisms", "mechanism", name) for name in rule.absent_mechanisms)
     for action in spec.action:
         for index, effect in enumerate(action.effect):
             key = f"action({action.name}).effect[{index}].of"

@@ -120,9 +120,7 @@ def sources_command(
         for origin in members:
             colour = "green" if origin.status == "sourced" else "yellow"
             value = f"{_number(origin.value)} {origin.unit_hint}".strip()
-            table.add_row(
-                escape(_within(origin.key)), value, f"[{colour}]{origin.status}[/]", escape(origin.text)
-            )
+            table.add_row(escape(_within(origin.key)), value, f"[{colour}]{origin.status}[/]", escape(origin.text))
         out.print(table)
     out.print(f"{summary(origins)}; a list counts as one")
 
@@ -204,17 +202,12 @@ def _edges(spec: ModelSpec) -> Table:
             delay = delay_text(spec, edge)[0]
             if edge.phases is not None:
                 delay += f", only in {', '.join(edge.phases)}"
-            table.add_row(
-                "" if index else cause, edge.to, "" if edge.gate == 1.0 else f"{edge.gate:g}", delay
-            )
+            table.add_row("" if index else cause, edge.to, "" if edge.gate == 1.0 else f"{edge.gate:g}", delay)
     return table
 
 
 def _cause_order(spec: ModelSpec) -> Any:
-    order = {
-        name: i
-        for i, name in enumerate([*(v.name for v in _variants(spec)), *(m.name for m in spec.mechanism)])
-    }
+    order = {name: i for i, name in enumerate([*(v.name for v in _variants(spec)), *(m.name for m in spec.mechanism)])}
     return lambda edge: order[edge.from_]
 
 

@@ -176,7 +176,13 @@ def _emissions(
 
 
 def _pattern(
-    site_kind: str, rows: Rows, background: np.ndarray, active: frozenset[str], severity: int, phase: int, job: int
+    site_kind: str,
+    rows: Rows,
+    background: np.ndarray,
+    active: frozenset[str],
+    severity: int,
+    phase: int,
+    job: int,
 ) -> Pattern:
     terms = []
     for signal in range(len(rows.spec.signal)):

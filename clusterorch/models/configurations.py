@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from clusterorch.causal.slices import HALTED, Configuration, Context, VariantLaw, job_class, successors
 from clusterorch.models.spec import PHASES
 
-SAVE, STARTING, STOP = PHASES.index("save"), {PHASES.index(p) for p in ("launch", "init_comm", "load")}, PHASES.index("stop")
+SAVE, STARTING, STOP = (
+    PHASES.index("save"),
+    {PHASES.index(p) for p in ("launch", "init_comm", "load")},
+    PHASES.index("stop"),
+)
 EMPTY_BITS = 0
 
 
-def make_context(phase: int, due: int, save_ends: bool) -> Context:  # noqa: FBT001
+def make_context(phase: int, due: int, save_ends: bool) -> Context:
     """The published context of a slice."""
     return Context(phase, due, save_ends, phase == SAVE, phase in STARTING)
 
@@ -35,7 +39,7 @@ class Chain:
         return self.configurations.index(configuration)
 
 
-def _canonical(law: VariantLaw, context: Context, hidden: bool) -> Context:  # noqa: FBT001
+def _canonical(law: VariantLaw, context: Context, hidden: bool) -> Context:
     """The context with everything removed that this variant cannot feel, so that equal tables are shared."""
     gated = {p for edge in law.edges if edge.phases is not None for p in edge.phases}
     phase = context.phase if context.phase in gated else -1
@@ -63,7 +67,7 @@ def expand(law: VariantLaw, limits: tuple[int, ...], *, hidden_age: bool, most: 
     rows: dict[tuple[Configuration, Context, bool], dict[Configuration, float]] = {}
     queue: list[Configuration] = []
 
-    def reach(before: Configuration, context: Context, starts: bool) -> None:  # noqa: FBT001
+    def reach(before: Configuration, context: Context, starts: bool) -> None:
         after = _step(law, before, context, starts, limits if hidden_age else ())
         rows[before, context, starts] = after
         for configuration in after:
@@ -110,7 +114,11 @@ def _poisoned_start(law: VariantLaw, start: Configuration, poisoned: int) -> Con
 
 
 def _step(
-    law: VariantLaw, before: Configuration, context: Context, starts: bool, limits: tuple[int, ...]  # noqa: FBT001
+    law: VariantLaw,
+    before: Configuration,
+    context: Context,
+    starts: bool,
+    limits: tuple[int, ...],
 ) -> dict[Configuration, float]:
     if not limits:
         return successors(law, before, context, starts=starts)

@@ -7,12 +7,24 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from clusterorch.causal.slices import (
-    ERLANG, FAST, GEOMETRIC, RECURRENT, TIMER, VARIANT,
-    EdgeLaw, MechanismLaw, TransientLaw, VariantLaw,
+    ERLANG,
+    FAST,
+    GEOMETRIC,
+    RECURRENT,
+    TIMER,
+    VARIANT,
+    EdgeLaw,
+    MechanismLaw,
+    TransientLaw,
+    VariantLaw,
 )  # fmt: skip
 from clusterorch.models.spec import PHASES, Benign, Edge, ModelSpec, Variant
 from clusterorch.probability.lifetimes import (
-    erlang_from_mean, geometric_from_mean, onset_probability, per_1000_node_days_to_per_hour, timer_slices,
+    erlang_from_mean,
+    geometric_from_mean,
+    onset_probability,
+    per_1000_node_days_to_per_hour,
+    timer_slices,
 )  # fmt: skip
 
 HEALTHY = "healthy"  # benign roots are variants of it
@@ -134,5 +146,13 @@ def _edge(edge: Edge, index: dict[str, int], timers: dict[str, int], slice_secon
         kind, due = TIMER, timers[delay.timer or ""]
     phases = None if edge.phases is None else frozenset(PHASES.index(p) for p in edge.phases)
     return EdgeLaw(
-        f"{edge.from_}>{edge.to}", index[edge.from_], index[edge.to], kind, edge.gate, advance, stages, due, phases
+        f"{edge.from_}>{edge.to}",
+        index[edge.from_],
+        index[edge.to],
+        kind,
+        edge.gate,
+        advance,
+        stages,
+        due,
+        phases,
     )

@@ -57,10 +57,7 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         share = 100.0 * self.sourced_share
         rest = f"{100.0 - share:.0f} %" if self.quantities else "0 %"
-        return (
-            f"{self.quantities} quantities: {self.sourced} sourced ({share:.0f} %), "
-            f"{self.assumed} assumed ({rest})"
-        )
+        return f"{self.quantities} quantities: {self.sourced} sourced ({share:.0f} %), {self.assumed} assumed ({rest})"
 
 
 class _Found(NamedTuple):

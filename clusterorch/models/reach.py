@@ -35,9 +35,7 @@ def job_classes(spec: ModelSpec, mechanisms: frozenset[str]) -> set[str]:
 
 def can_match(spec: ModelSpec, rule: When, mechanisms: frozenset[str]) -> bool:
     """Whether a rule can match while these mechanisms, and no others, come and go."""
-    return set(rule.needs) <= mechanisms and (
-        rule.job in (None, "moving") or rule.job in job_classes(spec, mechanisms)
-    )
+    return set(rule.needs) <= mechanisms and (rule.job in (None, "moving") or rule.job in job_classes(spec, mechanisms))
 
 
 def sees(spec: ModelSpec, rule: When, mechanisms: frozenset[str]) -> bool:

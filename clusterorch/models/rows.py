@@ -82,7 +82,7 @@ def _matches(rule: When, situation: Situation) -> bool:
         and not any(name in situation.active for name in rule.absent_mechanisms)
         and (rule.phases is None or PHASES[situation.phase] in rule.phases)
         and (rule.job is None or rule.job == JOB_CLASSES[situation.job_class])
-        and (rule.where == "all" or rule.where == relation or rule.where == "others" and relation != "site")
+        and (rule.where == "all" or rule.where == relation or (rule.where == "others" and relation != "site"))
     )
 
 
@@ -106,7 +106,10 @@ def _parameters(signal: Signal, rule: When | None, severity: int) -> tuple[float
         own = signal.probability[severity] if isinstance(signal.probability, list) else signal.probability
         return _contaminated([1.0 - get("probability"), get("probability")], [1.0 - own, own], signal, rule)
     return _contaminated(
-        _by_severity(get("probabilities"), severity), _by_severity(signal.probabilities, severity), signal, rule
+        _by_severity(get("probabilities"), severity),
+        _by_severity(signal.probabilities, severity),
+        signal,
+        rule,
     )
 
 

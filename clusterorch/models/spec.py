@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-SiteKind = Literal[
-    "gpu", "node", "link", "leaf", "rail", "communicator", "rank", "storage", "checkpoint", "job"
-]
+SiteKind = Literal["gpu", "node", "link", "leaf", "rail", "communicator", "rank", "storage", "checkpoint", "job"]
 Relation = Literal["site", "node", "rest", "others", "all"]
 JobClass = Literal["moving", "halted", "down"]
 Effect = Literal["none", "slow", "stall", "crash", "block_save", "block_start", "poison"]
@@ -39,7 +37,8 @@ Probability = Annotated[float, BeforeValidator(_bare), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_bare), Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 BySeverity = Annotated[
-    Number | Annotated[list[Number], Field(min_length=SEVERITIES, max_length=SEVERITIES)], BeforeValidator(_bare)
+    Number | Annotated[list[Number], Field(min_length=SEVERITIES, max_length=SEVERITIES)],
+    BeforeValidator(_bare),
 ]
 ProbabilityBySeverity = Annotated[
     Probability | Annotated[list[Probability], Field(min_length=SEVERITIES, max_length=SEVERITIES)],
@@ -109,9 +108,7 @@ class Variant(Declared):
 
     @model_validator(mode="after")
     def _levels(self) -> Variant:
-        if self.severity is not None and (
-            len(self.severity) != SEVERITIES or abs(sum(self.severity) - 1) > 1e-9
-        ):
+        if self.severity is not None and (len(self.severity) != SEVERITIES or abs(sum(self.severity) - 1) > 1e-9):
             raise ValueError("severity needs three probabilities that sum to 1")
         return self
 
@@ -263,7 +260,7 @@ class Signal(Parameters):
     baseline: Positive | None = None
     when: list[When] = []
 
-    REQUIRED: dict[str, tuple[str, ...]] = {
+    REQUIRED: ClassVar[dict[str, tuple[str, ...]]] = {
         "gaussian": ("mean", "sd"),
         "log_ratio": ("mean", "sd"),
         "presence": ("probability",),

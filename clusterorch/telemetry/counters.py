@@ -8,7 +8,9 @@ from typing import NamedTuple
 from clusterorch.telemetry.patterns import Formats
 from clusterorch.telemetry.readings import EntityRef
 
-_COUNTER = re.compile(r"\s*(?:\S{0,120}/)?(?P<name>[a-z][a-z0-9_]{2,80})(?::|=|\s)\s*(?P<before>\d{1,20})(?:\s*->\s*(?P<after>\d{1,20}))?\s*$")
+_COUNTER = re.compile(
+    r"\s*(?:\S{0,120}/)?(?P<name>[a-z][a-z0-9_]{2,80})(?::|=|\s)\s*(?P<before>\d{1,20})(?:\s*->\s*(?P<after>\d{1,20}))?\s*$"
+)
 _MOST_REMEMBERED = 100_000
 
 

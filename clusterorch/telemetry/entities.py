@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from clusterorch.telemetry.readings import LOCAL, EntityRef
 from clusterorch.telemetry.rows import EntityRule
 
-_PCI = re.compile(r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})(?:\.[0-9a-fA-F])?$")
+_PCI = re.compile(
+    r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})(?:\.[0-9a-fA-F])?$"
+)
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}$")
 _LONGEST_NAME = 128
 
@@ -19,10 +21,11 @@ def pci_name(text: str) -> str | None:
     >>> pci_name("00000000:5D:00.0"), pci_name("5d000"), pci_name("0000:61:00")
     ('0000:5d:00', '0000:5d:00', '0000:61:00')
     """
-    if found := _PCI.match(text.strip()):
+    text = text.strip(" :.")
+    if found := _PCI.match(text):
         domain = int(found["domain"] or "0", 16)
         return f"{domain:04x}:{int(found['bus'], 16):02x}:{int(found['device'], 16):02x}"
-    if _BUS_ID.match(text.strip()):
+    if _BUS_ID.match(text):
         number = int(text, 16)  # as NCCL prints it: bus, device and function without separators
         return f"{number >> 20:04x}:{number >> 12 & 0xFF:02x}:{number >> 4 & 0xFF:02x}"
     return None
@@ -62,7 +65,7 @@ def refer(rule: EntityRule, said: Mapping[str, str | None], context: Mapping[str
     return EntityRef(rule.kind, host if rule.kind == "gpu" else None, name, _whole(index))
 
 
-def _rank(rule, said, get, host) -> EntityRef:  # noqa: ANN001
+def _rank(rule, said, get, host) -> EntityRef:
     if (rank := _whole(get(rule.rank))) is not None:
         # A rank that somebody else names need not sit on the speaker's host.
         elsewhere = rule.host is None and rule.rank is not None and bool(said.get(rule.rank))

@@ -1,4 +1,4 @@
-"""Here lives what is known only after the last file: years, addresses of hosts, and relations between lines."""
+"""Here lives what only the last file settles: years, names of hosts, relations between lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from clusterorch.telemetry.operators import differs, first_of, ratio_to_own_baseline
 from clusterorch.telemetry.patterns import Formats
-from clusterorch.telemetry.readings import EntityRef, Finding, Ingested, PhaseMark, Reading, Sample
+from clusterorch.telemetry.readings import EntityRef, Finding, Ingested, Reading, Sample
 from clusterorch.telemetry.stacks import Stacks
 from clusterorch.telemetry.timestamps import NO_YEAR, in_year, year_of
 
@@ -104,13 +104,14 @@ class Gathering:
         if not dated:
             return
         year, middle = year_of(dated[len(dated) // 2]), dated[len(dated) // 2]
+        walled = {summary.file for summary in self.result.files if summary.clock == "wall"}
 
-        def moved(record):  # noqa: ANN001, ANN202
+        def moved(record):
             changes = {}
             if getattr(record, "clock", "wall") == "wall" and record.time is not None and not _has_year(record.time):
                 changes["time"] = _nearest(record.time, year, middle)
             after = getattr(record, "after", None)
-            if after is not None and record.clock == "none" and not _has_year(after) and after > 86400:
+            if after is not None and record.file in walled and not _has_year(after):
                 changes["after"] = _nearest(after, year, middle)
             return record._replace(**changes) if changes else record
 
@@ -150,8 +151,3 @@ def _has_year(time: float | None) -> bool:
 
 def _nearest(time: float, year: int, middle: float) -> float:
     return min((in_year(time, candidate) for candidate in (year - 1, year, year + 1)), key=lambda t: abs(t - middle))
-
-
-def marks_of(phases: Iterable[PhaseMark], phase: str) -> list[PhaseMark]:
-    """The marks of one phase, in order."""
-    return [mark for mark in phases if mark.phase == phase]

@@ -1,7 +1,7 @@
 """Here lives the way from the bytes of a file to clean lines, in bounded memory.
 
-Nothing in a file is trusted: lines may be endless, cut in the middle of a character, overwritten by progress bars or
-full of terminal escapes, and a file may be no text at all.
+Nothing in a file is trusted: lines may be endless, cut in the middle of a character, overwritten by progress
+bars or full of terminal escapes, and a file may be no text at all.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
 LONGEST_LINE = 64 * 1024  # bytes kept of one line
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 _HEAD = 8192  # bytes looked at to tell text from the rest
-_MOST_CONTROL = 0.1  # share of control characters in text; escapes and blanks do not count
+_MOST_CONTROL = 0.05  # share of control characters in text; escapes and blanks do not count
 _MOST_NUL = 0.3
 
-_MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"\x7fELF", b"\x89PNG", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
+_MAGIC = (
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"\x7fELF",
+    b"\x89PNG",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"\xff\xfe",
+    b"\xfe\xff",
+)
 _PICKLE = tuple(bytes((0x80, version)) for version in range(2, 6))
 _CONTROL = bytes(code for code in range(32) if code not in b"\0\t\n\v\f\r\b\x07\x1b") + b"\x7f"
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])?")
-_UNPRINTABLE = {code: " " for code in (*range(9), *range(11, 32), 127, *range(128, 160))}
+_UNPRINTABLE = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)), " ")
 _NEEDS_CARE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -45,9 +55,9 @@ class Wrap(NamedTuple):
 
 
 def not_text(head: bytes) -> str | None:
-    """Why the head of a file says that it is no text, or None.
+    r"""Why the head of a file says that it is no text, or None.
 
-    >>> not_text(b"iteration 1 | loss 2.0"), not_text(b"\\x80\\x02}(X")
+    >>> not_text(b"iteration 1 | loss 2.0"), not_text(b"\x80\x02}(X")
     (None, 'a pickled object')
     """
     if head.startswith(_PICKLE):
@@ -65,7 +75,7 @@ def not_text(head: bytes) -> str | None:
 
 
 def clean_lines(stream: BinaryIO, damage: Damage) -> Iterator[tuple[int, str]]:
-    """(line number, text) of every line, progress bars cut into their pieces, escapes and control characters gone."""
+    """(line number, text) of every line; progress bars cut into pieces, control characters gone."""
     number, numbered = 1, 0
     for pieces, text in _blocks(stream, damage):
         if pieces is None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from clusterorch.telemetry.readings import EntityRef, PhaseMark, Reading, Sample
+from clusterorch.telemetry.readings import PhaseMark, Reading, Sample
 from clusterorch.telemetry.rows import Operator
 
 _BASELINE_SHARE = 4  # the baseline is the median of the first quarter
@@ -21,26 +21,25 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
     """
     readings: list[Reading] = []
     settling = sorted((mark.file, mark.order) for mark in phases if mark.phase in operator.settles_after)
-    for (file, _), group in _grouped(samples):
+    for (file, *_), group in _grouped(operator, samples):
         values = _settled(operator, group, [order for name, order in settling if name == file])
         if len(values) < 2:
             continue
         quarter = max(1, len(values) // _BASELINE_SHARE)
         level = median(sample.number for sample in values[:quarter])
         readings += [
-            sample.base._replace(
-                signal=operator.signal, stream=operator.stream, value=math.log(sample.number / level)
-            )
+            sample.base._replace(signal=operator.signal, stream=operator.stream, value=math.log(sample.number / level))
             for sample in values[quarter:]
         ]
     return readings
 
 
-def _grouped(samples: Iterable[Sample]) -> Iterable[tuple[tuple[str, EntityRef], list[Sample]]]:
-    groups: dict[tuple[str, EntityRef], list[Sample]] = defaultdict(list)
+def _grouped(operator: Operator, samples: Iterable[Sample]) -> Iterable[tuple[tuple, list[Sample]]]:
+    groups: dict[tuple, list[Sample]] = defaultdict(list)
     for sample in samples:
         if 0 < sample.number < math.inf:
-            groups[sample.base.file, sample.base.entity].append(sample)
+            aligned = (sample.fields.get(name, "") for name in operator.align)
+            groups[sample.base.file, sample.base.entity, *aligned].append(sample)
     return groups.items()
 
 
@@ -62,12 +61,14 @@ def _settled(operator: Operator, group: list[Sample], marks: list[int]) -> list[
 def differs(operator: Operator, samples: Iterable[Sample]) -> list[Reading]:
     """Members that do something else than the others at the same point.
 
-    Samples are aligned by the fields of `align`.  Nothing is said if a member comes twice (two communicators count
-    alike), if members are missing, or if those who differ are no small minority.
+    Samples are aligned by the fields of `align`, all of which must be known.  Nothing is said if a member
+    comes twice (two communicators count alike), if members are missing, or if no small minority differs.
     """
     points: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
     for sample in samples:
-        points[sample.base.file, *(sample.fields.get(name, "") for name in operator.align)].append(sample)
+        aligned = [sample.fields.get(name, "") for name in operator.align]
+        if all(aligned):
+            points[sample.base.file, *aligned].append(sample)
     readings = []
     for point in points.values():
         members = Counter(sample.base.entity for sample in point)
@@ -81,9 +82,13 @@ def differs(operator: Operator, samples: Iterable[Sample]) -> list[Reading]:
             readings += [
                 sample.base._replace(signal=operator.signal, stream=operator.stream, value=1)
                 for sample, doing in zip(point, does, strict=True)
-                if doing != usual
+                if doing != usual and (operator.only_below is None or _number(doing) < _number(usual))
             ]
     return readings
+
+
+def _number(doing: tuple[str, ...]) -> int:
+    return int(doing[0]) if doing and doing[0].isdigit() else 0
 
 
 def first_of(operator: Operator, complaints: Sequence[Reading]) -> list[Reading]:

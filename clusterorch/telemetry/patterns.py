@@ -1,4 +1,4 @@
-"""Here lives the reading of format files: rows checked once, merged by name, compiled for the loop over lines."""
+"""Here lives the reading of format files: rows checked once, merged by name, compiled for the loop."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ import clusterorch
 from clusterorch.errors import InvalidModel
 from clusterorch.telemetry.lines import Wrap
 from clusterorch.telemetry.rows import TABLES, Column, Counter, Operator, Pattern, Row, Wait, Wrapped
+from clusterorch.telemetry.screening import GRAM, Screen
+
+Compiled = tuple[re.Pattern[str], Pattern]
+STACK_MARKS = ("Thread ", "Process ")
 
 
 @dataclass
@@ -30,12 +34,20 @@ class Formats:
     operator: dict[str, Operator] = field(default_factory=dict)
 
     @cached_property
-    def tokens(self) -> tuple[tuple[str, tuple[tuple[re.Pattern[str], Pattern], ...]], ...]:
-        """(text that must stand in the line, the compiled rows that ask for it)."""
-        groups: dict[str, list[tuple[re.Pattern[str], Pattern]]] = {}
+    def groups(self) -> dict[str, list[Compiled]]:
+        """Compiled rows by each text of which one must stand in the line."""
+        groups: dict[str, list[Compiled]] = {}
         for row in self.pattern.values():
-            groups.setdefault(row.prefilter, []).append((re.compile(row.regex), row))
-        return tuple((token, tuple(rows)) for token, rows in groups.items())
+            compiled = (re.compile(row.regex), row)
+            for text in row.prefilter:
+                groups.setdefault(text, []).append(compiled)
+        return groups
+
+    @cached_property
+    def screen(self) -> Screen:
+        """Finds the texts of `groups`, in their order, then the words of tables, counters and stacks."""
+        columns = [name for name in self.columns if len(name) >= GRAM and "." in name]
+        return Screen([*self.groups, *columns, *self.counters, *STACK_MARKS])
 
     @cached_property
     def wraps(self) -> tuple[Wrap, ...]:
@@ -111,7 +123,7 @@ def merge(formats: Formats, tables: Mapping[str, Any], file: str) -> None:
         for number, row in enumerate(rows):
             checked = _row(TABLES[table], row, file, f"{table}.{number}")
             getattr(formats, table)[checked.name] = checked
-    for name in ("tokens", "wraps", "columns", "counters"):
+    for name in ("groups", "screen", "wraps", "columns", "counters"):
         formats.__dict__.pop(name, None)
 
 
@@ -119,7 +131,7 @@ def check_signals(formats: Formats, signals: Mapping[str, tuple[str, Sequence[st
     """Hold the rows to the signals of a model, given as name -> (kind of entity, values).
 
     Raises:
-        InvalidModel: a row names a signal that the model does not declare, another entity, or an unknown value.
+        InvalidModel: a row names a signal that is not declared, another entity, or an unknown value.
     """
     for place, signal, kind, values in formats.signals():
         if signal not in signals:
@@ -148,4 +160,9 @@ def _row(kind: type[Row], row: Any, file: str, place: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join([place, *(str(part) for part in first["loc"])])
-        raise InvalidModel(file, key, first["msg"].removeprefix("Value error, "), "see models/README.md") from error
+        raise InvalidModel(
+            file,
+            key,
+            first["msg"].removeprefix("Value error, "),
+            "compare with a row of that table in models/formats",
+        ) from error

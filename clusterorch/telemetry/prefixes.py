@@ -16,9 +16,10 @@ _PREFIX = re.compile(
             r"\[[A-Za-z_]{1,32}(?P<local>\d{1,4})\]:",
             r"\[[A-Za-z_]{1,32}-(?P<worker>\d{1,6})\]:",
             r"\[\d{1,6},(?P<mpi>\d{1,6})\]<std(?:out|err|diag)>: ?",
-            r"\((?P<actor>[A-Za-z_][\w.:-]{0,80}) pid=(?P<pid>\d{1,9})(?:, ip=(?P<address>[0-9a-f.:]{2,45}))?\)",
-            rf"\[?(?P<host>[A-Za-z]{_HOST}):(?P<process>\d{{1,9}})(?::\d{{1,9}}){{1,2}}(?:\]|(?: \[(?P<device>-?\d{{1,4}})\])?(?= ))",
-            r"\[(?:PG [^\[\]]{0,120} )?Rank (?P<group_rank>\d{1,6})\]:?",
+            r"\([A-Za-z_][\w.:-]{0,80} pid=(?P<pid>\d{1,9})(?:, ip=(?P<address>[0-9a-f.:]{2,45}))?\)",
+            rf"\[?(?P<host>[A-Za-z]{_HOST}):(?P<process>\d{{1,9}})(?::\d{{1,9}}){{1,2}}"
+            r"(?:\]|(?: \[(?P<device>-?\d{1,4})\])?(?= ))",
+            r"\[(?:PG (?P<group>[^\[\]]{0,120}) )?Rank (?P<group_rank>\d{1,6})\]:?",
             r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG)\]",
             r"\[[\w./-]{1,80}\.(?:py|cpp|cc|cu|c):\d{1,6}(?::\w{1,80})?\]",
             r"(?:> ?)?rank (?P<word_rank>\d{1,6})(?=[: ]):?",
@@ -31,7 +32,7 @@ _AFTER_TIME = re.compile(r"[\],:]{0,3}(?: {1,8}\d{1,16})?(?: {1,8}(?=[\w./+-]{1,
 _SYSLOG = re.compile(rf" (?P<host>{_HOST}) (?:[\w./-]{{1,64}}(?:\[\d{{1,9}}\])?): ?")
 _REPEATED = re.compile(r" ?\[repeated (?P<times>\d{1,9})x across cluster\]")
 _OPENING = ("", "[", "(", "<")
-_RANKS = ("rank", "mpi", "group_rank", "word_rank")
+_DEFAULT_GROUP = re.compile(r"(?:ID )?0\b|.{0,100}default_pg")
 
 
 class Body(NamedTuple):
@@ -78,9 +79,14 @@ def _past_time(text: str, stamp: Stamp, context: dict[str, str]) -> int:
 
 
 def _note(found: dict[str, str | None], context: dict[str, str]) -> None:
-    for name in _RANKS:
-        if found.get(name):
-            context["rank"] = found[name] or ""
+    if rank := found.get("rank") or found.get("mpi"):
+        context["rank"] = rank
+    if group := found.get("group"):
+        context["group"] = group
+    # A process group counts its members from zero: only in the default group is that the rank of the job.
+    own = found.get("group_rank") if not group or _DEFAULT_GROUP.match(group) else None
+    if rank := own or found.get("word_rank"):
+        context.setdefault("rank", rank)
     if found.get("launcher"):
         context.setdefault("host", found["launcher"] or "")
     if found.get("address"):

@@ -1,6 +1,6 @@
 """Here live the records that reading logs yields: what was said, about what, and when.
 
-A reading says which signal an entity showed and with which value. What that means is for the network to decide.
+A reading says which signal an entity showed and with which value; what that means the network decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ LOCAL = "local"  # name of a rank known by its place on its host only
 class EntityRef(NamedTuple):
     """An entity as the logs name it; every part may be unknown.
 
-    `name` is a PCI address, a network device, `local` for a local rank, or `pid N`; `index` a GPU index or a rank.
+    `name` is a PCI address, a network device, `local` for a local rank, or `pid N`;
+    `index` a GPU index or a rank.
 
     >>> str(EntityRef("gpu", "n17", "0000:61:00")), str(EntityRef("rank", index=23)), str(EntityRef("job"))
     ('gpu 0000:61:00 on n17', 'rank 23', 'job')
@@ -53,9 +54,10 @@ JOB = EntityRef("job")
 class Reading(NamedTuple):
     """One signal of one entity, read from one line.
 
-    `value` is 1 (or a number of occurrences) for what is counted, a class for what is categorical, else a number.
-    `time` counts seconds on `clock` (`wall`, `boot:<file>`, `delta:<file>`); an untimed line has the clock `none` and in `after`
-    the last time its file showed before it.
+    `value` is 1 (or a number of occurrences) for what is counted, a class for what is categorical, else a
+    number.  `time` counts seconds on `clock` (`wall`, `boot:<file>`, `delta:<file>`); an untimed line has the
+    clock `none`, and in `after` the last time that its file showed before it.  `order` rises with every line
+    read, over all files.  `speaker` is who wrote the line, as far as its prefix tells.
     """
 
     file: str

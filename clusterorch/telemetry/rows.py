@@ -1,6 +1,6 @@
 """Here lives the shape of a format file: rows that say which line shows which signal of which entity.
 
-Reading files decides nothing: a row names a signal of the model, one of its values and the entity, never a cause.
+A row decides nothing: it names a signal of the model, one of its values and the entity, never a cause.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from clusterorch.models.spec import PHASES, STREAMS, SiteKind
 from clusterorch.telemetry import linearity
+from clusterorch.telemetry.screening import GRAM
 
 Stream = Literal["nccl", "kernel", "smi", "network", "checkpoint"]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -43,7 +44,7 @@ class Row(BaseModel):
 class EntityRule(BaseModel):
     """Which entity a line is about: a kind, and the fields of the line (or of its prefix) that name it.
 
-    The prefix gives `host`, `rank`, `local`, `pid` if the line has them; a sheet with several columns gives `column`.
+    The prefix gives `host`, `rank`, `local`, `pid` if the line has them; a line cut into columns, `column`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -124,7 +125,7 @@ class Pattern(Value):
 
     stream: Stream
     regex: str
-    prefilter: str = Field(min_length=2)
+    prefilter: Words = Field(min_length=1)
     unless: Words = []
     signal: Name | None = None
     measure: Name | None = None
@@ -141,7 +142,7 @@ class Pattern(Value):
     complaint: bool = False
     indented_tail: bool = False
     within: str | None = None
-    template: str | None = None
+    template: str | dict[str, str] | None = None
     example: str
     expect: Expect | list[Expect]
 
@@ -153,6 +154,8 @@ class Pattern(Value):
 
     @model_validator(mode="after")
     def _complete(self) -> Pattern:
+        if any(len(text) < GRAM or not text.isascii() for text in self.prefilter):
+            raise ValueError(f"a prefilter is plain ASCII of at least {GRAM} characters")
         if not (self.known or self.signal or self.measure or self.phase or self.limit or self.place or self.section):
             raise ValueError("says nothing: give signal, measure, phase, limit, place, section or known = true")
         if (self.signal or self.measure) and self.entity is None:
@@ -163,7 +166,8 @@ class Pattern(Value):
             raise ValueError("a measure becomes a signal through an operator; give one of the two")
         if self.value is not None and self.field is not None:
             raise ValueError("give value or field, not both")
-        context = {"host", "rank", "local", "pid", "column", "pci", "device", "index"}
+        # A line may leave the peer unnamed; the other names come from its prefix or its section.
+        context = {"host", "rank", "local", "pid", "column", "pci", "device", "index", "peer"}
         groups = set(linearity.check(self.regex).groupindex)
         read = {self.field, self.count, self.limit.field if self.limit else None, *self.place.values()} - {None}
         read |= self.entity.names() if self.entity else set()
@@ -172,17 +176,30 @@ class Pattern(Value):
         return self
 
     @property
+    def silent(self) -> bool:
+        """Whether the row only says that the line is known."""
+        return not (
+            self.signal or self.measure or self.phase or self.limit or self.place or self.section or self.indented_tail
+        )
+
+    @property
     def expectations(self) -> list[Expect]:
         """What the example yields, as a list."""
         return self.expect if isinstance(self.expect, list) else [self.expect]
 
     def render(self, fields: dict[str, Any], value: str | None = None) -> str:
-        """A line as its program would print it; a class is turned back into the first of its words."""
-        if self.template is None:
-            raise ValueError(f"{self.name} has no template")
+        """A line as its program would print it.
+
+        Args:
+            fields: what the template asks for.
+            value: a class, of a row that has a template for each or maps words of the line to classes.
+        """
+        template = self.template.get(value or "") if isinstance(self.template, dict) else self.template
+        if template is None:
+            raise ValueError(f"{self.name} has no template" + (f" for {value}" if value else ""))
         if value is not None and self.field is not None and value in self.values:
             fields = {**fields, self.field: self.values[value][0]}
-        return self.template.format(**fields)
+        return template.format(**fields)
 
 
 class Column(Value):
@@ -205,14 +222,15 @@ class Column(Value):
 
 
 class Counter(Row):
-    """`[[counter]]`: counters of a network device that feed one signal; without a signal they are only known."""
+    """`[[counter]]`: counters of a network device for one signal; without a signal they are only known."""
 
     counters: list[str] = Field(min_length=1)
     signal: Name | None = None
+    template: str | None = None
 
 
 class Wait(Row):
-    """`[[wait]]`: frames that say what a thread waits for; the first row that matches a stack gives the class."""
+    """`[[wait]]`: frames that say what a thread waits for; the first row that matches a stack counts."""
 
     wait: Literal["collective", "loader", "io", "lock", "compute"]
     functions: list[str] = []
@@ -246,6 +264,7 @@ class Operator(Row):
     compare: list[str] = []
     align: list[str] = []
     members: str | None = None
+    only_below: str | None = None
     majority: str | None = None
     thread: str | None = None
     largest_share: float = Field(default=1 / 3, gt=0, lt=0.5)

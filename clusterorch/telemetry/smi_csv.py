@@ -11,6 +11,7 @@ from clusterorch.telemetry.rows import Column
 
 _ANY = "*"
 _MOST_COLUMNS = 512
+_MOST_DEVICES = 100_000
 
 
 class Cell(NamedTuple):
@@ -82,7 +83,8 @@ class Sheet:
         if isinstance(value, str):
             return None
         before = self._last.get((entity, row.name))
-        self._last[entity, row.name] = value
+        if before is not None or len(self._last) < _MOST_DEVICES:
+            self._last[entity, row.name] = value
         return int(value - before) if before is not None and value > before else None
 
     def _entity(self, cells: list[str], host: str | None) -> EntityRef:

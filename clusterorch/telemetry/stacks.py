@@ -1,4 +1,4 @@
-"""Here lives the reader of py-spy dumps: what each thread waits for, and who waits for something else than most."""
+"""Here lives the reader of py-spy dumps: what each thread waits for, and who waits elsewhere than most."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from clusterorch.telemetry.readings import EntityRef
 from clusterorch.telemetry.rows import Operator, Wait
 
 _PROCESS = re.compile(r"Process (?P<pid>\d{1,9}): ")
-_THREAD = re.compile(r'Thread (?P<thread>(?:0x)?[0-9A-Fa-f]{1,18}) \((?P<state>[a-z+]{1,24})\)(?:: "(?P<name>[^"]{0,120})")?')
+_THREAD = re.compile(
+    r'Thread (?P<thread>(?:0x)?[0-9A-Fa-f]{1,18}) \((?P<state>[a-z+]{1,24})\)(?:: "(?P<name>[^"]{0,120})")?'
+)
 _FRAME = re.compile(r" {2,12}(?P<function>[^\s(][^(]{0,200}) \((?P<file>[^():]{1,300})(?::(?P<line>\d{1,9}))?\)$")
 _MOST_THREADS = 10_000
 _MOST_FRAMES = 64
@@ -45,7 +47,7 @@ class Stacks:
     def __init__(self, formats: Formats) -> None:
         self._rows = list(formats.wait.values())
         self._process: str | None = None
-        self._inside = False
+        self.inside = False
         self.threads: list[Thread] = []
 
     def starts(self, text: str) -> bool:
@@ -55,21 +57,21 @@ class Stacks:
     def read(self, number: int, order: int, text: str) -> bool:
         """Take a line; False if it belongs to no stack."""
         if found := _PROCESS.match(text):
-            self._process, self._inside = found["pid"], False
+            self._process, self.inside = found["pid"], True
             return True
         if found := _THREAD.match(text):
-            self._inside = True
+            self.inside = True
             if len(self.threads) < _MOST_THREADS:
                 pid = self._process or found["thread"]
                 self.threads.append(Thread(pid, found["name"] or "", number, text[:400], order))
             return True
-        if self._inside and (found := _FRAME.match(text, 0, 600)):
+        if self.inside and self.threads and (found := _FRAME.match(text, 0, 600)):
             frames = self.threads[-1].frames
             if len(frames) < _MOST_FRAMES:
                 frames.append((found["function"], found["file"]))
             return True
-        self._inside = self._inside and text.startswith("  ")
-        return self._inside
+        self.inside = self.inside and text.startswith(("  ", "Python v"))
+        return self.inside
 
     def minority(self, operator: Operator, host: str | None) -> list[tuple[Thread, EntityRef, str]]:
         """(thread, its rank, what it waits for) of the few that do not wait with the others."""

@@ -1,7 +1,7 @@
 """Here live the shapes in which logs tell the time.
 
-Only differences matter: wall clocks count seconds from a fixed date and ignore time zones. Shapes without a year are
-placed in `NO_YEAR` and moved once a year is known.
+Only differences matter: wall clocks count seconds from a fixed date and ignore time zones.  Shapes without a
+year are placed in `NO_YEAR` and moved once a year is known.
 """
 
 from __future__ import annotations
@@ -14,26 +14,33 @@ NO_YEAR = 2000  # a leap year, so that 29 February exists
 SEARCHED = 120  # characters at the head of a line in which its time is looked for
 _YEARLESS_BEFORE = 40  # further in, a date without a year is part of what the line says
 _EPOCH = datetime(NO_YEAR, 1, 1)
-_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _MONTH = "(?:" + "|".join(_MONTHS) + ")"
-_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+_DAY = "(?:" + "|".join(_DAYS) + ")"
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?"
 
 _SHAPES = re.compile(
     "|".join(
         (
-            rf"(?P<date>(?:19|20)\d{{2}}[-/]\d{{1,2}}[-/]\d{{1,2}})[T ,]{{1,2}}(?:- )?(?P<clock>{_CLOCK})(?:Z|[+-]\d\d:?\d\d)?",
+            rf"(?P<date>(?:19|20)\d\d[-/]\d{{1,2}}[-/]\d{{1,2}})[T ,]{{1,2}}(?:- )?(?P<clock>{_CLOCK})"
+            r"(?:Z|[+-]\d\d:?\d\d)?",
             rf"(?P<american>\d{{2}}/\d{{2}}/(?:19|20)\d{{2}}),? (?:- )?(?P<american_clock>{_CLOCK})",
             rf"(?:^|(?<=[\[ :\]]))[IWEFD](?P<glog>(?:20\d{{6}}|\d{{3,4}})) (?P<glog_clock>{_CLOCK})",
-            rf"(?:{_DAY} )?(?P<ctime>{_MONTH} {{1,2}}\d{{1,2}}) (?P<ctime_clock>{_CLOCK}) (?P<ctime_year>(?:19|20)\d\d)",
+            rf"(?:{_DAY} )?(?P<ctime>{_MONTH} {{1,2}}\d{{1,2}}) (?P<ctime_clock>{_CLOCK}) "
+            r"(?P<ctime_year>(?:19|20)\d\d)",
             rf"(?P<syslog>{_MONTH} {{1,2}}\d{{1,2}}) (?P<syslog_clock>{_CLOCK})",
             rf"\[(?P<minute>{_MONTH} {{0,2}}\d{{1,2}} \d{{2}}:\d{{2}})\]",
             r"^(?:<\d{1,3}>)?\[ *\+(?P<delta>\d{1,9}\.\d{3,9})\]",
             r"^(?:<\d{1,3}>)?\[ *(?P<boot>\d{1,9}\.\d{3,9})\]",
-            r"(?:^|(?<=[\[ ]))(?P<short>\d{2}-\d{2}) (?P<short_clock>\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(?![\d-])",
+            r"(?:^|(?<=[\[ ]))(?P<short>\d{2}-\d{2}) "
+            r"(?P<short_clock>\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(?![\d-])",
         )
     )
 )
+# Most lines that tell no time fail here, cheaply.
+_MAY_TELL = re.compile(r"\d:\d\d|^(?:<\d{1,3}>)?\[ *\+?\d")
 
 
 class Stamp(NamedTuple):
@@ -56,8 +63,7 @@ def find_stamp(text: str) -> Stamp | None:
     >>> late.seconds - early.seconds, late.yearless
     (0.25, True)
     """
-    found = _SHAPES.search(text, 0, SEARCHED)
-    if found is None:
+    if _MAY_TELL.search(text, 0, SEARCHED) is None or (found := _SHAPES.search(text, 0, SEARCHED)) is None:
         return None
     start, end = found.span()
     if found["boot"]:
@@ -79,7 +85,7 @@ def find_stamp(text: str) -> Stamp | None:
 def _calendar(found: re.Match[str]) -> tuple[int | None, int, int, str]:
     """(year if given, month, day, clock)."""
     if found["date"]:
-        year, month, day = re.split("[-/]", found["date"])
+        year, month, day = found["date"].replace("/", "-").split("-")
         return int(year), int(month), int(day), found["clock"]
     if found["american"]:
         month, day, year = found["american"].split("/")
@@ -104,6 +110,28 @@ def _wall(year: int, month: int, day: int, clock: str) -> float:
     if seconds >= 61:
         raise ValueError(clock)
     return (datetime(year, month, day, int(hour), int(minute)) - _EPOCH).total_seconds() + seconds
+
+
+def time_fields(seconds: float) -> dict[str, str]:
+    """A wall time in every shape that a template may ask for.
+
+    >>> fields = time_fields(0.25)
+    >>> fields["iso"], fields["glog"], fields["pytorch"], fields["syslog"]
+    ('2000-01-01 00:00:00', '0101 00:00:00.250000', '101 00:00:00.250000000', 'Jan  1 00:00:00')
+    """
+    moment = _EPOCH + timedelta(seconds=seconds)
+    clock, fraction = f"{moment:%H:%M:%S}", f"{moment.microsecond:06d}"
+    month = _NAMES[moment.month - 1]
+    return {
+        "iso": f"{moment:%Y-%m-%d} {clock}",
+        "stamp": f"{moment:%Y-%m-%d} {clock},{fraction[:3]}",
+        "glog": f"{moment:%m%d} {clock}.{fraction}",
+        "pytorch": f"{moment.month}{moment:%d} {clock}.{fraction}000",
+        "syslog": f"{month} {moment.day:2d} {clock}",
+        "ctime": f"{_DAYS[moment.weekday()]} {month} {moment.day:2d} {clock} {moment.year}",
+        "smi": f"{moment:%Y/%m/%d} {clock}.{fraction[:3]}",
+        "boot": f"{seconds:12.6f}",
+    }
 
 
 def year_of(seconds: float) -> int:
@@ -135,7 +163,7 @@ class FileClock:
         self.last: float | None = None
         self.first: float | None = None
         self.clock = "none"
-        self.yearless = False
+        self._yearless: float | None = None
         self._elapsed = 0.0
         self._minute: float | None = None
         self._years = 0.0
@@ -154,10 +182,10 @@ class FileClock:
             return self._remember(self._minute + self._elapsed, "wall", stamp)
         seconds = stamp.seconds
         if stamp.yearless:
-            self.yearless = True
-            if self.last is not None and self.clock == "wall" and seconds + self._years < self.last - 300 * 86400:
-                self._years += 366 * 86400
+            if self._yearless is not None and seconds + self._years < self._yearless - 300 * 86400:
+                self._years += 366 * 86400  # December came before January
             seconds += self._years
+            self._yearless = seconds
         if text[stamp.end - 1 : stamp.end] == "]" and stamp.yearless:
             self._minute, self._elapsed = seconds, 0.0
         return self._remember(seconds, "wall", stamp)

@@ -32,6 +32,9 @@ def test_filter_equals_the_walk(seed, classes, actions, hidden):
     f = Filter(net)
     for evidence, reference in zip(pair.evidence, walked, strict=True):
         log_evidence = f.step(evidence)[0]
-        mine, theirs = as_states(net, f.belief[0]), walked_states(net.spec, reference.posterior, hidden_age=hidden)
+        mine, theirs = (
+            as_states(net, f.belief[0]),
+            walked_states(net.spec, reference.posterior, hidden_age=hidden),
+        )
         assert_same(mine, theirs, 1e-12)
         np.testing.assert_allclose(log_evidence, reference.log_evidence, rtol=1e-12, atol=1e-10)

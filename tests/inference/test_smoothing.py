@@ -29,7 +29,7 @@ def total_evidence(net, evidence, forced: dict[int, int]) -> float:
         if t in forced:
             soft = np.full(net.states, -np.inf)
             soft[forced[t]] = 0.0
-            one = replace(one, soft=soft)  # noqa: PLW2901
+            one = replace(one, soft=soft)
         try:
             total += float(f.step(one)[0])
         except ImpossibleEvidence:
@@ -85,7 +85,12 @@ def total_background(net, evidence) -> float:
     from clusterorch.inference.likelihood import background_evidence
 
     f, total = Filter(net), 0.0
-    scratch = np.empty(net.width), np.empty(net.width, dtype=np.int64)
+    scratch = (
+        np.empty(net.width),
+        np.empty(net.width, dtype=np.uint64),
+        np.zeros(net.width),
+        np.zeros(net.width),
+    )
     for one in evidence:
         last, gap = f.last[0].copy(), f.gap[0].copy()
         total += background_evidence(f.plan, one.phase, one.values, last, gap, *scratch)

@@ -71,7 +71,9 @@ class Pair:
     sequences can be explained to the end; what they are does not bear on the comparison.
     """
 
-    def __init__(self, network: Network, seed: int, slices: int, *, classes: bool = True, actions: bool = False) -> None:
+    def __init__(
+        self, network: Network, seed: int, slices: int, *, classes: bool = True, actions: bool = False
+    ) -> None:
         self.network = network
         self.rng = np.random.default_rng(seed)
         self.evidence: list[SliceEvidence] = []
@@ -123,7 +125,12 @@ class Pair:
         network = self.network
         self.evidence.append(
             SliceEvidence(
-                values, PHASES.index(phase), ends, NO_CLASS if job is None else JOB_CLASSES.index(job), age, kernel
+                values,
+                PHASES.index(phase),
+                ends,
+                NO_CLASS if job is None else JOB_CLASSES.index(job),
+                age,
+                kernel,
             )
         )
         parts = [(s.name, network.slice_of(i)) for i, s in enumerate(network.spec.signal)]
@@ -160,12 +167,18 @@ def as_states(network: Network, belief: np.ndarray) -> dict[tuple, float]:
             for c, configuration in enumerate(block.chain.configurations):
                 active = frozenset(m.name for i, m in enumerate(law.mechanisms) if configuration.bits >> i & 1)
                 stages = frozenset(
-                    (edge.name, stage)
-                    for edge, stage in zip(law.edges, configuration.stages, strict=True)
-                    if stage
+                    (edge.name, stage) for edge, stage in zip(law.edges, configuration.stages, strict=True) if stage
                 )
                 for site in range(block.sites):
-                    key = (block.variant.name, severity, site, active, stages, configuration.poisoned, configuration.age)
+                    key = (
+                        block.variant.name,
+                        severity,
+                        site,
+                        active,
+                        stages,
+                        configuration.poisoned,
+                        configuration.age,
+                    )
                     found[key] = found.get(key, 0.0) + float(mass[level, c, site])
     return {key: p for key, p in found.items() if p > 0.0}
 
@@ -188,5 +201,8 @@ def walked_states(spec: ModelSpec, posterior: dict[State, float], *, hidden_age:
 
 def assert_same(mine: dict[tuple, float], theirs: dict[tuple, float], tolerance: float) -> None:
     """Equal as distributions, each state within the tolerance."""
-    worst = max(((abs(mine.get(k, 0.0) - theirs.get(k, 0.0)), k) for k in mine.keys() | theirs.keys()), key=lambda x: x[0])
+    worst = max(
+        ((abs(mine.get(k, 0.0) - theirs.get(k, 0.0)), k) for k in mine.keys() | theirs.keys()),
+        key=lambda x: x[0],
+    )
     assert worst[0] <= tolerance, f"{worst[1]}: {mine.get(worst[1])} against {theirs.get(worst[1])}"

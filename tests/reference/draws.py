@@ -40,17 +40,13 @@ class Draws:
         self.rate: dict[Root, float] = {}  # per hour, over all sites (2.3)
         for mode in spec.mode:
             for variant in mode.variant:
-                self._declare(
-                    (mode.name, variant.name), variant, mode.rate_per_1000_node_days * variant.share
-                )
+                self._declare((mode.name, variant.name), variant, mode.rate_per_1000_node_days * variant.share)
         for benign in spec.benign:
             self._declare(("healthy", benign.name), benign, benign.rate_per_1000_node_days)
         self.into = {m: [(i, e) for i, e in enumerate(spec.edge) if e.to == m] for m in self.mechanism}
         self.order: list[str] = []
         while len(self.order) < len(self.mechanism):
-            self.order.append(
-                next(m for m in self.mechanism if m not in self.order and self._parents_done(m))
-            )
+            self.order.append(next(m for m in self.mechanism if m not in self.order and self._parents_done(m)))
 
     def _declare(self, root: Root, variant: Variant, per_1000_node_days: float) -> None:
         self.variant[root] = variant
@@ -92,15 +88,13 @@ class Draws:
                     poisoned = min(slotted.poisoned + spoilt, self.layout.copies)
                     carried = None if before.age is None else (age + 1 if job_class == "halted" else 0)
                     after = State(slotted.slot, active, stages, poisoned, carried)
-                    for p_sound, sounding in self.transient_draws(after, phase):
+                    for p_sound, sounding in self.transient_draws(after):
                         yield p_action * p_slot * p_moves * p_sound, after, sounding
 
     def nothing(self, state: State) -> State:
         return State(None, frozenset(), (0,) * len(self.spec.edge), 0, state.age)
 
-    def action_draws(
-        self, state: State, action: tuple[str, int | None] | None
-    ) -> Iterator[tuple[float, State, bool]]:
+    def action_draws(self, state: State, action: tuple[str, int | None] | None) -> Iterator[tuple[float, State, bool]]:
         """(probability, state, whether the action decided the slot of this slice) after the action (5)."""
         if action is None or state.slot is None:
             yield 1.0, state, False
@@ -134,7 +128,7 @@ class Draws:
         if state.slot is not None:
             variant = self.variant[state.slot[:2]]
             ends = -math.expm1(-variant.recovers_per_hour * self.dt / 3600)
-            if again or any(self.effect[m] in LASTING for m in state.active):
+            if again or self.spec.prior.kind == "incident" or any(self.effect[m] in LASTING for m in state.active):
                 ends = 0.0
             if ends > 0:
                 yield ends, self.nothing(state), False
@@ -168,10 +162,7 @@ class Draws:
             heals = 0.0 if mechanism.heals is None else min(1.0, self.dt / mechanism.heals)
             grown = []
             for p, active, stages in worlds:
-                draws = [
-                    self.edge_draws(i, e, state, active, phase, age, started=started)
-                    for i, e in self.into[name]
-                ]
+                draws = [self.edge_draws(i, e, state, active, phase, age, started=started) for i, e in self.into[name]]
                 for outcome in product(*draws):
                     chance = p * math.prod(q for q, _, _ in outcome)
                     arrived = any(arrives for _, arrives, _ in outcome)
@@ -214,13 +205,11 @@ class Draws:
         moved = (p, True, 0) if stage == stages else (p, False, stage + 1)
         return [moved, (1 - p, False, stage)]
 
-    def transient_draws(self, state: State, phase: str) -> Iterator[tuple[float, frozenset[str]]]:
+    def transient_draws(self, state: State) -> Iterator[tuple[float, frozenset[str]]]:
         on = set(state.active) | ({".".join(state.slot[:2])} if state.slot else set())
         chances = {}
         for name in (m for m in self.order if self.mechanism[m].transient):
-            edges = [
-                e for _, e in self.into[name] if e.from_ in on and (e.phases is None or phase in e.phases)
-            ]
+            edges = [e for _, e in self.into[name] if e.from_ in on]
             chances[name] = 1 - math.prod(1 - e.gate for e in edges)
         for outcome in product((False, True), repeat=len(chances)):
             p = math.prod(c if o else 1 - c for c, o in zip(chances.values(), outcome, strict=True))
@@ -231,7 +220,5 @@ class Draws:
         effects = {self.effect[m] for m in active}
         if "crash" in effects:
             return "down"
-        stuck = ("block_save" in effects and phase == "save") or (
-            "block_start" in effects and phase in START_PHASES
-        )
+        stuck = ("block_save" in effects and phase == "save") or ("block_start" in effects and phase in START_PHASES)
         return "halted" if "stall" in effects or stuck else "moving"

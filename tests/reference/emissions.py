@@ -80,11 +80,7 @@ def relation(layout: Layout, site_kind: str | None, site: int, kind: str, entity
 def parameters(signal: Signal, world: World, stands: str | None) -> dict[str, Any]:
     """The parameters of one entity; `stands` is None for a signal with one value for all members."""
     for rule in signal.when:
-        where = (
-            rule.where == "all"
-            or rule.where == stands
-            or (rule.where == "others" and stands in ("node", "rest"))
-        )
+        where = rule.where == "all" or rule.where == stands or (rule.where == "others" and stands in ("node", "rest"))
         if stands is None and rule.where != "all":
             raise ValueError(f"{signal.name}: a rule for all members at once cannot say where")
         if (
@@ -124,9 +120,7 @@ def by_severity(value: Any, key: str, severity: int) -> Any:
     return value if not isinstance(value[0], list) else value[severity if len(value) == 3 else 0]
 
 
-def log_likelihood(
-    signal: Signal, world: World, values: np.ndarray, last: np.ndarray, gap: np.ndarray
-) -> float:
+def log_likelihood(signal: Signal, world: World, values: np.ndarray, last: np.ndarray, gap: np.ndarray) -> float:
     """Log probability of the delivered values of one signal; nan is no delivery."""
     if signal.family == "chorus":
         return _chorus(signal, world, values)
