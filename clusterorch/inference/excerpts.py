@@ -29,10 +29,13 @@ class Kind(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """One line of an excerpt: its kind, whom it names (an entity number, -1 unknown)."""
+    """One line of an excerpt: its kind, and whom it names.
+
+    `entities`: one number; several, if the line names one of them but not which; none, if it names nobody.
+    """
 
     kind: Kind
-    entity: int
+    entities: tuple[int, ...]
 
 
 def line_kinds(network: Network) -> list[Kind]:
@@ -49,22 +52,29 @@ def line_kinds(network: Network) -> list[Kind]:
     return kinds
 
 
+def info_kinds(network: Network) -> frozenset[int]:
+    """Numbers, in `line_kinds`, of the informational kinds."""
+    signals = network.spec.signal
+    return frozenset(i for i, kind in enumerate(line_kinds(network)) if signals[kind.signal].verbosity == "info")
+
+
 @dataclass
 class Shown:
     """Which kinds, and which entities by kind, an excerpt has shown so far."""
 
     kinds: set[int] = field(default_factory=set)
-    named: set[tuple[int, int]] = field(default_factory=set)
+    named: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
-    def admit(self, number: int, entity: int, *, info: bool, info_kinds: frozenset[int]) -> tuple[bool, bool]:
-        """(the kind is new, the entity is new for it); remembers both."""
+    def admit(self, number: int, entities: tuple[int, ...], info_kinds: frozenset[int]) -> tuple[bool, bool]:
+        """(the kind is new, whom it names is new for it); remembers both."""
+        info = number in info_kinds
         new_kind = number not in self.kinds
-        new_entity = (number, entity) not in self.named
+        new_entity = (number, entities) not in self.named
         if not info and (new_kind or new_entity):
             self.kinds -= info_kinds  # something happened: going on after it is news again
             self.named = {pair for pair in self.named if pair[0] not in info_kinds}
         self.kinds.add(number)
-        self.named.add((number, entity))
+        self.named.add((number, entities))
         return new_kind, new_entity
 
 
@@ -96,8 +106,7 @@ class Excerpts:
     @cached_property
     def info(self) -> frozenset[int]:
         """Numbers of the informational kinds."""
-        verbose = [s.verbosity == "info" for s in self.network.spec.signal]
-        return frozenset(i for i, kind in enumerate(self.kinds) if verbose[kind.signal])
+        return info_kinds(self.network)
 
     def probability(self, kind: Kind, rows: np.ndarray) -> np.ndarray:
         """[..., 3] chance that an entity at rest, near, at the site shows a kind; rows [..., 3] likewise."""
@@ -172,7 +181,7 @@ class Excerpts:
         """[pattern_size] log likelihood ratio of a mark against the empty slot; updates `shown`."""
         number = self.number[mark.kind]
         unseen = np.array([k not in shown.kinds for k in range(len(self.kinds))])
-        new_kind, new_entity = shown.admit(number, mark.entity, info=number in self.info, info_kinds=self.info)
+        new_kind, new_entity = shown.admit(number, mark.entities, self.info)
         result = np.zeros(self.plan.pattern_size)
         if not new_entity:
             return result
@@ -187,17 +196,17 @@ class Excerpts:
             if new_kind:
                 chances = by_site[j]
                 value += np.log(chances[:, number] / chances[:, unseen].sum(axis=1)) - base
-            if mark.entity >= 0 and total > 1:
-                value += self._entity_term(pattern.site_kind, entity_kind, by_relation[j][number], mark.entity, total)
+            if mark.entities and total > 1:
+                value += self._entity_term(pattern.site_kind, entity_kind, by_relation[j][number], mark.entities, total)
             result[at : at + sites] = value
         return result
 
     def _entity_term(
-        self, site_kind: str, entity_kind: str, chances: np.ndarray, entity: int, total: float
+        self, site_kind: str, entity_kind: str, chances: np.ndarray, entities: tuple[int, ...], total: float
     ) -> np.ndarray:
-        """[sites] log p(this entity | the kind is shown), against all alike."""
-        relation = self.relations(site_kind, entity_kind)[:, entity]
-        share = chances[relation] / (self.counts(site_kind, entity_kind) @ chances)
+        """[sites] log p(one of these entities | the kind is shown), against all alike."""
+        relation = self.relations(site_kind, entity_kind)[:, list(entities)]
+        share = chances[relation].mean(axis=1) / (self.counts(site_kind, entity_kind) @ chances)
         return np.log((1.0 - self.contamination) * share * total + self.contamination)
 
 

@@ -1,7 +1,9 @@
 """Here live the likelihoods of one slice: the background's, and every hypothesis' ratio to it.
 
-Inner loops run over views with an index that the compiler can see is never negative, and choose
-with selects instead of branches: that is what lets them run several lanes wide.
+Inner loops run over unsigned indices, which cannot wrap around, and choose with selects instead of
+branches: that is what lets them run several lanes wide.  Views are avoided inside them, because a
+view is counted by reference, and the counting costs more than a short loop; nor do they get the
+whole plan, which is handed over by value.
 """
 
 from __future__ import annotations
@@ -50,22 +52,23 @@ def classify(plan: Plan, values: np.ndarray, classes: np.ndarray) -> None:
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def sum_of(values: np.ndarray) -> float:
-    """Sum in a fixed order, eight partial sums wide."""
+def sum_of(values: np.ndarray, start: int, n: int) -> float:
+    """Sum of values[start : start + n] in a fixed order, eight partial sums wide; unsigned arguments."""
     a = b = c = d = e = f = g = h = 0.0
-    whole = values.shape[0] // 8
+    whole = n // np.uint64(8)
     for i in range(whole):
-        a += values[8 * i]
-        b += values[8 * i + 1]
-        c += values[8 * i + 2]
-        d += values[8 * i + 3]
-        e += values[8 * i + 4]
-        f += values[8 * i + 5]
-        g += values[8 * i + 6]
-        h += values[8 * i + 7]
+        at = start + np.uint64(8) * i
+        a += values[at]
+        b += values[at + np.uint64(1)]
+        c += values[at + np.uint64(2)]
+        d += values[at + np.uint64(3)]
+        e += values[at + np.uint64(4)]
+        f += values[at + np.uint64(5)]
+        g += values[at + np.uint64(6)]
+        h += values[at + np.uint64(7)]
     total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(8 * whole, values.shape[0]):
-        total += values[i]
+    for i in range(np.uint64(8) * whole, n):
+        total += values[start + i]
     return total
 
 
@@ -97,7 +100,7 @@ def background_evidence(
             decay_of, spread_of = plan.decay[s], plan.spread[s]
             for e in range(x.shape[0]):
                 a[e], spread[e] = decay_of[g[e]], spread_of[g[e]]
-            _densities(plan, s, row, x, last[start:end], a, spread, into)
+            _densities(plan.rows[row], plan.outlier[s], x, last[start:end], a, spread, into)
             for e in range(x.shape[0]):
                 total += log(into[e]) if x[e] == x[e] else 0.0
         elif kind == DISCRETE:
@@ -112,14 +115,14 @@ def background_evidence(
     return total
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _densities(plan, s, row, x, last, a, spread, out):
+@njit(cache=True, error_model="numpy")
+def _densities(row, outlier, x, last, a, spread, out):  # noqa: PLR0913
     """Density of each sample under one row; the probability of being absent where there is no value."""
-    mean, sd, absent = plan.rows[row, 0], plan.rows[row, 1], plan.rows[row, 2]
-    outlier, outlier_mean, outlier_sd = plan.outlier[s, 0], plan.outlier[s, 1], plan.outlier[s, 2]
+    mean, sd, absent = row[0], row[1], row[2]
+    share, outlier_mean, outlier_sd = outlier[0], outlier[1], outlier[2]
     for e in range(x.shape[0]):
         own = (1.0 - absent) * continuous_density(
-            x[e], mean, sd, a[e], spread[e], last[e], outlier, outlier_mean, outlier_sd
+            x[e], mean, sd, a[e], spread[e], last[e], share, outlier_mean, outlier_sd
         )
         out[e] = absent if x[e] == np.inf else own
 
@@ -149,6 +152,34 @@ def _speaker_background(speaks, members, speaker):
     return log(1.0 - speaks) if speaker < 0.0 else log(speaks) - log(float(members))
 
 
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _look_up(out, at, n, table, row, classes, start):  # noqa: PLR0913
+    for e in range(n):
+        out[at + e] = table[row, classes[start + e]]
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _chorus_ratios(out, at, n, values, start, p, quiet):  # noqa: PLR0913
+    spoke, silent = log(p) - log(quiet), log(1.0 - p) - log(1.0 - quiet)
+    for e in range(n):
+        x = values[start + e]
+        ratio = spoke if x > 0.5 else silent
+        out[at + e] = ratio if x == x else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _continuous_ratios(row, outlier, values, last, density, inertia, spreads, start, out, at, n):  # noqa: PLR0913
+    mean, sd, absent = row[0], row[1], row[2]
+    share, outlier_mean, outlier_sd = outlier[0], outlier[1], outlier[2]
+    for e in range(n):
+        x = values[start + e]
+        own = (1.0 - absent) * continuous_density(
+            x, mean, sd, inertia[start + e], spreads[start + e], last[start + e], share, outlier_mean, outlier_sd
+        )
+        ratio = log((absent if x == np.inf else own) / density[start + e])
+        out[at + e] = ratio if x == x else 0.0
+
+
 @njit(cache=True, error_model="numpy")
 def fill_slots(
     plan: Plan,
@@ -166,70 +197,63 @@ def fill_slots(
     """Ratio to the background of every slot of a phase, for every entity, and the group sums it needs."""
     for j in range(plan.slot_range[phase], plan.slot_range[phase + 1]):
         s, row, column = plan.slot_signal[j], plan.slot_row[j], plan.slot_column[j]
-        start, end = plan.offset[s], plan.offset[s + 1]
-        out = units[plan.slot_unit[j] : plan.slot_unit[j] + end - start]
-        x = values[start:end]
+        start, at = np.uint64(plan.offset[s]), np.uint64(plan.slot_unit[j])
+        n = np.uint64(plan.offset[s + 1] - plan.offset[s])
         if column >= 0:
-            p, quiet = plan.rows[row, column], plan.rows[row, 4]
-            spoke, silent = log(p) - log(quiet), log(1.0 - p) - log(1.0 - quiet)
-            for e in range(out.shape[0]):
-                ratio = spoke if x[e] > 0.5 else silent
-                out[e] = ratio if x[e] == x[e] else 0.0
+            _chorus_ratios(units, at, n, values, start, plan.rows[row, column], plan.rows[row, 4])
         elif plan.kind[s] == DISCRETE:
-            table, c = plan.slot_table[j], classes[start:end]
-            for e in range(out.shape[0]):
-                out[e] = table[c[e]]
+            _look_up(units, at, n, plan.slot_table, np.uint64(j), classes, start)
         else:
-            base = density[start:end]
-            _densities(plan, s, row, x, last[start:end], inertia[start:end], spreads[start:end], out)
-            for e in range(out.shape[0]):
-                ratio = log(out[e] / base[e])
-                out[e] = ratio if x[e] == x[e] else 0.0
-        totals[j - plan.slot_range[phase]] = sum_of(out)
-        _group_sums(plan, s, j, out, groups)
+            own, outlier = plan.rows[row], plan.outlier[s]
+            _continuous_ratios(own, outlier, values, last, density, inertia, spreads, start, units, at, n)
+        totals[j - plan.slot_range[phase]] = sum_of(units, at, n)
+        if plan.slot_group[j, 0] >= 0:
+            _node_sums(units, at, groups, plan.slot_group[j, 0], plan.group_count[s, 0], plan.per_node[s])
+        for level in range(1, 3):
+            if plan.slot_group[j, level] >= 0:
+                count, where = plan.group_count[s, level], plan.group_map[s, level]
+                _group_sums(units, at, n, groups, plan.slot_group[j, level], count, plan.maps, where)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _group_sums(plan, s, j, units, groups):
-    if plan.slot_group[j, 0] >= 0:
-        per_node = plan.per_node[s]
-        nodes = groups[plan.slot_group[j, 0] : plan.slot_group[j, 0] + plan.group_count[s, 0]]
-        for n in range(nodes.shape[0]):
-            total = 0.0
-            mine = units[n * per_node : (n + 1) * per_node]
-            for g in range(mine.shape[0]):
-                total += mine[g]
-            nodes[n] = total
-    for level in range(1, 3):
-        if plan.slot_group[j, level] >= 0:
-            to, where = plan.slot_group[j, level], plan.group_map[s, level]
-            for g in range(plan.group_count[s, level]):
-                groups[to + g] = 0.0
-            for e in range(units.shape[0]):
-                groups[to + plan.maps[where + e]] += units[e]
+@njit(cache=True, error_model="numpy")
+def _node_sums(units, at, groups, to, nodes, per_node):  # noqa: PLR0913
+    first, count, each = np.uint64(to), np.uint64(nodes), np.uint64(per_node)
+    for node in range(count):
+        total = 0.0
+        for g in range(each):
+            total += units[at + node * each + g]
+        groups[first + node] = total
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _add_sums(plan, out, level, where, slot, factor, units, groups):
-    """out[site] += factor x (sum of a slot over the group that each site points to)."""
-    if slot < 0:
-        return
-    if level == 0:
-        _add_gathered(out, factor, units[plan.slot_unit[slot] :], plan.maps, where, where == plan.identity)
+@njit(cache=True, error_model="numpy")
+def _group_sums(units, at, n, groups, to, count, maps, where):  # noqa: PLR0913
+    for g in range(count):
+        groups[to + g] = 0.0
+    for e in range(n):
+        groups[to + maps[np.uint64(where) + e]] += units[at + e]
+
+
+@njit(cache=True, error_model="numpy")
+def _add_straight(out, at, n, factor, source, start):  # noqa: PLR0913
+    for i in range(n):
+        out[at + i] += factor * source[start + i]
+
+
+@njit(cache=True, error_model="numpy")
+def _add_gathered(out, at, n, factor, source, start, maps, first):  # noqa: PLR0913
+    for i in range(n):
+        out[at + i] += factor * source[start + np.uint64(maps[first + i])]
+
+
+@njit(cache=True, error_model="numpy")
+def _add_sums(out, at, n, level, where, straight, unit, group, factor, units, groups, maps):  # noqa: PLR0913
+    """out[at + site] += factor x (sum of a slot over the group that each site points to)."""
+    if level > 0:
+        _add_gathered(out, at, n, factor, groups, np.uint64(group), maps, np.uint64(where))
+    elif straight:
+        _add_straight(out, at, n, factor, units, np.uint64(unit))
     else:
-        at = plan.slot_group[slot, level - 1]
-        _add_gathered(out, factor, groups[at:], plan.maps, where, where == plan.identity)
-
-
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _add_gathered(out, factor, source, maps, where, straight):
-    if straight:
-        for i in range(out.shape[0]):
-            out[i] += factor * source[i]
-    else:
-        to = maps[where : where + out.shape[0]]
-        for i in range(out.shape[0]):
-            out[i] += factor * source[np.uint64(to[i])]
+        _add_gathered(out, at, n, factor, units, np.uint64(unit), maps, np.uint64(where))
 
 
 @njit(cache=True, error_model="numpy")
@@ -246,31 +270,36 @@ def fill_terms(
     for t in range(plan.term_range[phase], plan.term_range[phase + 1]):
         s, rest = plan.term_signal[t], plan.term_slots[t, 0]
         near, site = plan.term_slots[t, 1], plan.term_slots[t, 2]
-        out = terms[plan.term_out[t] : plan.term_out[t] + plan.term_sites[t]]
+        at, n = np.uint64(plan.term_out[t]), np.uint64(plan.term_sites[t])
         if plan.term_form[t] == ADDITIVE or plan.term_form[t] == CHORAL:
             total = totals[rest - plan.slot_range[phase]] if rest >= 0 else 0.0
             if plan.term_flat[t]:
-                out[0] = total
+                terms[at] = total
                 continue
-            for i in range(out.shape[0]):
-                out[i] = total
-            level, where = plan.term_near[t, 0], plan.term_near[t, 1]
-            if level >= 0 and near != rest:
-                _add_sums(plan, out, level, where, near, 1.0, units, groups)
-                _add_sums(plan, out, level, where, rest, -1.0, units, groups)
-            inner = near if level >= 0 else rest
-            level, where = plan.term_site[t, 0], plan.term_site[t, 1]
-            if level >= 0 and site != inner:
-                _add_sums(plan, out, level, where, site, 1.0, units, groups)
-                _add_sums(plan, out, level, where, inner, -1.0, units, groups)
+            for i in range(n):
+                terms[at + i] = total
+            near_level, site_level = plan.term_near[t, 0], plan.term_site[t, 0]
+            inner = near if near_level >= 0 else rest
+            for step in range(4):
+                level = near_level if step < 2 else site_level
+                plus, minus = (near, rest) if step < 2 else (site, inner)
+                slot = plus if step % 2 == 0 else minus
+                if level < 0 or plus == minus or slot < 0:
+                    continue
+                where = plan.term_near[t, 1] if step < 2 else plan.term_site[t, 1]
+                group = plan.slot_group[slot, level - 1] if level > 0 else -1
+                _add_sums(
+                    terms, at, n, level, where, where == plan.identity, plan.slot_unit[slot], group,
+                    1.0 if step % 2 == 0 else -1.0, units, groups, plan.maps,
+                )  # fmt: skip
             if plan.term_form[t] == CHORAL:
-                _choral(plan, phase, t, values, out)
+                _choral(plan, phase, t, values, terms, at, n)
         else:
-            _speaking(plan, phase, t, s, values[plan.offset[s]], out)
+            _speaking(plan, phase, t, s, values[plan.offset[s]], terms)
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _choral(plan, phase, t, values, out):
+def _choral(plan, phase, t, values, out, at, n):  # noqa: PLR0913
     """Turn told-against-quiet ratios into the ratio of the whole chorus to its background."""
     s, row = plan.term_signal[t], plan.term_row[t]
     base = plan.background[phase, s]
@@ -279,8 +308,8 @@ def _choral(plan, phase, t, values, out):
     told_base, quiet_base = _chorus_sums(plan, base, 3, values, start, end)
     background = _either(plan.rows[base, 0], told_base, quiet_base)
     log_told, log_silent = log(plan.rows[row, 0]), log(1.0 - plan.rows[row, 0])
-    for i in range(out.shape[0]):
-        out[i] = log_add(log_told + out[i], log_silent) + quiet - background
+    for i in range(n):
+        out[at + i] = log_add(log_told + out[at + i], log_silent) + quiet - background
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -300,12 +329,13 @@ def _speaking(plan, phase, t, s, speaker, out):
     if speaker == speaker:
         own = log(1.0 - plan.rows[row, 0]) if speaker < 0.0 else log(plan.rows[row, 0])
         common = own - _speaker_background(plan.rows[plan.background[phase, s], 0], members, speaker)
-    for i in range(out.shape[0]):
-        out[i] = common
+    at, sites_here = plan.term_out[t], plan.term_sites[t]
+    for i in range(sites_here):
+        out[at + i] = common
     if not speaker >= 0.0:
         return
     at_site, near, rest = plan.rows[row, 1], plan.rows[row, 2], plan.rows[row, 3]
-    for i in range(out.shape[0]):
+    for i in range(sites_here):
         nears, sites = plan.maps[plan.term_counts[t, 0] + i], plan.maps[plan.term_counts[t, 1] + i]
         total = rest * (members - nears - sites) + near * nears + at_site * sites
         weight = rest
@@ -313,27 +343,26 @@ def _speaking(plan, phase, t, s, speaker, out):
             weight = near
         if _in_group(plan, s, plan.term_site[t], i, int(speaker)):
             weight = at_site
-        out[i] += log(weight / total)
+        out[at + i] += log(weight / total)
 
 
 @njit(cache=True, error_model="numpy")
 def fill_patterns(plan: Plan, phase: int, terms: np.ndarray, patterns: np.ndarray) -> None:
     """Log-likelihood ratio to the empty slot of every distinct choice of rows, for every site."""
     for j in range(plan.pattern_range[phase], plan.pattern_range[phase + 1]):
-        out = patterns[plan.pattern_out[j] : plan.pattern_out[j] + plan.pattern_sites[j]]
+        at, n = np.uint64(plan.pattern_out[j]), np.uint64(plan.pattern_sites[j])
         common = 0.0
         for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):
             if plan.term_flat[plan.pattern_term[k]]:
                 common += terms[plan.term_out[plan.pattern_term[k]]]
-        for i in range(out.shape[0]):
-            out[i] = common
+        for i in range(n):
+            patterns[at + i] = common
         for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):
             if plan.term_flat[plan.pattern_term[k]]:
                 continue
-            at = plan.term_out[plan.pattern_term[k]]
-            source = terms[at : at + out.shape[0]]
-            for i in range(out.shape[0]):
-                out[i] += source[i]
+            start = np.uint64(plan.term_out[plan.pattern_term[k]])
+            for i in range(n):
+                patterns[at + i] += terms[start + i]
 
 
 @njit(cache=True, error_model="numpy")

@@ -52,9 +52,10 @@ def gap_law(protocol: Protocol, most: int | None = None) -> np.ndarray:
 
 @dataclass
 class _Step:
-    """What one item did: the belief before and after it, and what it said."""
+    """What one item did: the modes before and after it, the belief after it, and what it said."""
 
-    before: np.ndarray
+    modes_before: dict[str, float]
+    modes_after: dict[str, float]
     after: np.ndarray
     log_ratio: float
     patterns: np.ndarray
@@ -143,7 +144,8 @@ class MarkFilter:
             raise ImpossibleEvidence(f"item {len(self.steps)}: no believed state shows it")
         self.belief = belief
         self.log_evidence += ratio
-        self.steps.append(_Step(before, belief, ratio, patterns, item.phase))
+        modes = Belief(self.network, before).modes, Belief(self.network, belief).modes
+        self.steps.append(_Step(*modes, belief, ratio, patterns, item.phase))
         return ratio
 
     def run(self, items: Sequence[Item]) -> float:

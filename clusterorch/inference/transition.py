@@ -34,49 +34,44 @@ def predict(
     gone = 0.0
     starting = 0.0
     for v in range(plan.block_offset.shape[0]):
-        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        n = np.uint64(plan.block_sites[v])
         table = plan.table_of[v, phase, due, end]
         first, r = plan.configuration_start[v], plan.recovers[v]
-        size = configurations * sites
+        size = np.uint64(plan.block_configurations[v]) * n
         for level in range(plan.block_levels[v]):
-            block = plan.block_offset[v] + level * size
-            old, new = belief[block : block + size], after[block : block + size]
-            for i in range(new.shape[0]):
-                new[i] = 0.0
+            block = np.uint64(plan.block_offset[v]) + np.uint64(level) * size
+            for i in range(size):
+                after[block + i] = 0.0
             for k in range(plan.table_range[table], plan.table_range[table + 1]):
                 c = plan.table_from[k]
                 p = plan.table_p[k] * (1.0 - r * plan.may_end[first + c])
-                source = old[c * sites : (c + 1) * sites]
-                target = new[plan.table_to[k] * sites : (plan.table_to[k] + 1) * sites]
-                for i in range(target.shape[0]):
-                    target[i] += p * source[i]
+                at, to = block + np.uint64(c) * n, block + np.uint64(plan.table_to[k]) * n
+                for i in range(n):
+                    after[to + i] += p * belief[at + i]
             if r > 0.0:
-                for c in range(configurations):
+                for c in range(plan.block_configurations[v]):
                     if plan.may_end[first + c]:
-                        source = old[c * sites : (c + 1) * sites]
-                        for i in range(source.shape[0]):
-                            gone += r * source[i]
+                        gone += r * sum_of(belief, block + np.uint64(c) * n, n)
         starting += onset[v]
     _start(plan, phase, due, end, onset, site_weight, belief[0], after)
     after[0] = belief[0] * (1.0 - starting) + gone
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _start(plan, phase, due, end, onset, site_weight, empty, after):
+def _start(plan, phase, due, end, onset, site_weight, empty, after):  # noqa: PLR0913
     for v in range(plan.block_offset.shape[0]):
         if onset[v] <= 0.0 or empty <= 0.0:
             continue
-        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        n, weight = np.uint64(plan.block_sites[v]), np.uint64(plan.weight_start[v])
         table = plan.onset_of[v, phase, due, end]
-        weight = site_weight[plan.weight_start[v] : plan.weight_start[v] + sites]
+        size = np.uint64(plan.block_configurations[v]) * n
         for level in range(plan.block_levels[v]):
-            block = plan.block_offset[v] + level * configurations * sites
+            block = np.uint64(plan.block_offset[v]) + np.uint64(level) * size
             share = empty * onset[v] * plan.severity[v, level]
             for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
-                p, to = share * plan.onset_p[k], block + plan.onset_to[k] * sites
-                target = after[to : to + sites]
-                for i in range(target.shape[0]):
-                    target[i] += p * weight[i]
+                p, to = share * plan.onset_p[k], block + np.uint64(plan.onset_to[k]) * n
+                for i in range(n):
+                    after[to + i] += p * site_weight[weight + i]
 
 
 @njit(cache=True, error_model="numpy")
@@ -140,6 +135,22 @@ def restart(
     after[0] = belief[0] * (1.0 - starting) + cleared
 
 
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _largest(values, n):
+    """Largest of the first n values and zero, four running maxima wide."""
+    a = b = c = d = 0.0
+    whole = n // 4
+    for i in range(np.uint64(whole)):
+        at = np.uint64(4) * i
+        a = values[at] if values[at] > a else a
+        b = values[at + np.uint64(1)] if values[at + np.uint64(1)] > b else b
+        c = values[at + np.uint64(2)] if values[at + np.uint64(2)] > c else c
+        d = values[at + np.uint64(3)] if values[at + np.uint64(3)] > d else d
+    for i in range(4 * whole, n):
+        a = values[i] if values[i] > a else a
+    return max(max(a, b), max(c, d))
+
+
 @njit(cache=True, error_model="numpy")
 def update(
     plan: Plan,
@@ -158,15 +169,12 @@ def update(
     """
     start, stop = plan.pattern_range[phase], plan.pattern_range[phase + 1]
     size = plan.pattern_out[stop - 1] + plan.pattern_sites[stop - 1] if stop > start else 0
-    ratios, scaled = patterns[:size], weights[:size]
-    peak = 0.0
-    for i in range(ratios.shape[0]):
-        peak = max(peak, ratios[i])
-    for i in range(ratios.shape[0]):
-        scaled[i] = exp(ratios[i] - peak)
+    peak = _largest(patterns, size)
+    for i in range(np.uint64(size)):
+        weights[i] = exp(patterns[i] - peak)
     total = 0.0
     if soft.shape[0] == 0:
-        total = _weigh(plan, phase, job_class, scaled, peak, predicted, belief)
+        total = _weigh(plan, phase, job_class, weights, peak, predicted, belief)
     if total > _TOO_SMALL:
         scale = 1.0 / total
         for i in range(belief.shape[0]):
@@ -178,41 +186,47 @@ def update(
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _weigh(plan, phase, job_class, weights, peak, predicted, belief):
+def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: PLR0913
     """Likelihood times prediction for every state; returns their sum."""
     belief[0] = 0.0 if job_class > 0 else predicted[0] * exp(-peak)
     total = belief[0]
     for v in range(plan.block_offset.shape[0]):
-        sites, configurations = plan.block_sites[v], plan.block_configurations[v]
+        n, configurations = np.uint64(plan.block_sites[v]), plan.block_configurations[v]
         first = plan.configuration_start[v]
         for level in range(plan.block_levels[v]):
             for c in range(configurations):
-                at = plan.block_offset[v] + (level * configurations + c) * sites
-                old, new = predicted[at : at + sites], belief[at : at + sites]
+                at = np.uint64(plan.block_offset[v] + (level * configurations + c) * plan.block_sites[v])
                 if job_class != NO_CLASS and plan.classes[first + c, phase] != job_class:
-                    for i in range(new.shape[0]):
-                        new[i] = 0.0
+                    for i in range(n):
+                        belief[at + i] = 0.0
                     continue
                 flat = plan.component_base[phase, v] + level * configurations + c
-                _weigh_sites(plan, flat, weights, old, new)
-                total += sum_of(new)
+                lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
+                pattern = plan.pattern_out[plan.component_pattern[lo]]
+                if hi == lo + 1:
+                    _multiply(belief, predicted, at, n, weights, np.uint64(pattern), plan.component_weight[lo])
+                else:
+                    for i in range(n):
+                        belief[at + i] = 0.0
+                    for k in range(lo, hi):
+                        pattern = plan.pattern_out[plan.component_pattern[k]]
+                        _mix_in(belief, at, n, weights, np.uint64(pattern), plan.component_weight[k])
+                    for i in range(n):
+                        belief[at + i] *= predicted[at + i]
+                total += sum_of(belief, at, n)
     return total
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _weigh_sites(plan, flat, weights, old, new):
-    lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
-    at = plan.pattern_out[plan.component_pattern[lo]]
-    ratio, share = weights[at : at + new.shape[0]], plan.component_weight[lo]
-    for i in range(new.shape[0]):
-        new[i] = share * ratio[i]
-    for k in range(lo + 1, hi):
-        at = plan.pattern_out[plan.component_pattern[k]]
-        ratio, share = weights[at : at + new.shape[0]], plan.component_weight[k]
-        for i in range(new.shape[0]):
-            new[i] += share * ratio[i]
-    for i in range(new.shape[0]):
-        new[i] *= old[i]
+@njit(cache=True, error_model="numpy")
+def _multiply(belief, predicted, at, n, weights, pattern, share):  # noqa: PLR0913
+    for i in range(n):
+        belief[at + i] = share * weights[pattern + i] * predicted[at + i]
+
+
+@njit(cache=True, error_model="numpy")
+def _mix_in(belief, at, n, weights, pattern, share):  # noqa: PLR0913
+    for i in range(n):
+        belief[at + i] += share * weights[pattern + i]
 
 
 @njit(cache=True, error_model="numpy")
