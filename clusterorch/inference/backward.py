@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from clusterorch.inference.plan import Plan
-from clusterorch.inference.transition import NO_CLASS, _log_ratio
+from clusterorch.inference.transition import NO_CLASS, PHASE_COUNT, _log_ratio
 from clusterorch.probability.elementary import exp
 
 
@@ -23,7 +23,7 @@ def log_likelihoods(
             for c in range(configurations):
                 at = plan.block_offset[v] + (level * configurations + c) * sites
                 possible = job_class == NO_CLASS or plan.classes[first + c, phase] == job_class
-                flat = plan.component_base[phase, v] + level * configurations + c
+                flat = plan.component_base[phase + PHASE_COUNT * (job_class + 1), v] + level * configurations + c
                 for i in range(sites):
                     out[at + i] = _log_ratio(plan, flat, patterns, i) if possible else -np.inf
     for i in range(soft.shape[0]):

@@ -22,9 +22,9 @@ from clusterorch.inference.likelihood import (
     fill_terms,
     remember,
 )
-from clusterorch.inference.plan import Plan, make_plan
+from clusterorch.inference.plan import Plan, make_plan, view_of
 from clusterorch.inference.priors import STEP, OnsetPrior, stationary_prior, uniform_sites
-from clusterorch.inference.transition import NO_CLASS, clear, predict, restart, update
+from clusterorch.inference.transition import NO_CLASS, PHASE_COUNT, clear, predict, restart, update
 from clusterorch.models.compile import Network
 
 NO_SOFT = np.zeros(0)
@@ -53,14 +53,14 @@ class SliceEvidence:
 
 @njit(cache=True, error_model="numpy")
 def likelihood_ratios(
-    plan: Plan, phase: int, values: np.ndarray, last: np.ndarray, gap: np.ndarray, scratch: tuple
+    plan: Plan, view: int, values: np.ndarray, last: np.ndarray, gap: np.ndarray, scratch: tuple
 ) -> float:
     """Log evidence of the empty slot; fills the patterns' log ratios, `scratch[3]`."""
     density, units, groups, patterns, terms, _, classes, inertia, spreads, totals = scratch
-    total = background_evidence(plan, phase, values, last, gap, density, classes, inertia, spreads)
-    fill_slots(plan, phase, values, last, density, classes, inertia, spreads, units, groups, totals)
-    fill_terms(plan, phase, values, units, groups, totals, terms)
-    fill_patterns(plan, phase, terms, patterns)
+    total = background_evidence(plan, view, values, last, gap, density, classes, inertia, spreads)
+    fill_slots(plan, view, values, last, density, classes, inertia, spreads, units, groups, totals)
+    fill_terms(plan, view, values, units, groups, totals, terms)
+    fill_patterns(plan, view, terms, patterns)
     remember(plan, values, last, gap)
     return total
 
@@ -99,7 +99,7 @@ def filter_slice(
     soft = np.zeros(0)
     for b in range(values.shape[0]):
         predict(plan, phase[b], due[b], ends[b], onset[b], weights, belief[b], after[b])
-        base = likelihood_ratios(plan, phase[b], values[b], last[b], gap[b], scratch)
+        base = likelihood_ratios(plan, phase[b] + PHASE_COUNT * (job_class[b] + 1), values[b], last[b], gap[b], scratch)
         ratio = update(plan, phase[b], job_class[b], scratch[3], soft, scratch[5], after[b], belief[b])
         log_evidence[b] = base + ratio
 
@@ -174,7 +174,9 @@ class Filter:
                 cleared = clear(self.plan, one.action.clears, before)
             predict(self.plan, one.phase, due, one.save_ends, onset, self.weights, before, after)
             after[0] += cleared
-        base = likelihood_ratios(self.plan, one.phase, one.values, self.last[b], self.gap[b], self._scratch)
+        base = likelihood_ratios(
+            self.plan, view_of(one.phase, one.job_class), one.values, self.last[b], self.gap[b], self._scratch
+        )
         ratio = update(
             self.plan,
             one.phase,

@@ -75,7 +75,7 @@ def sum_of(values: np.ndarray, start: int, n: int) -> float:
 @njit(cache=True, error_model="numpy")
 def background_evidence(
     plan: Plan,
-    phase: int,
+    view: int,
     values: np.ndarray,
     last: np.ndarray,
     gap: np.ndarray,
@@ -92,7 +92,7 @@ def background_evidence(
     classify(plan, values, classes)
     total = 0.0
     for s in range(plan.kind.shape[0]):
-        start, end, row = plan.offset[s], plan.offset[s + 1], plan.background[phase, s]
+        start, end, row = plan.offset[s], plan.offset[s + 1], plan.background[view, s]
         kind = plan.kind[s]
         if kind == CONTINUOUS:
             x, into, g = values[start:end], density[start:end], gap[start:end]
@@ -183,7 +183,7 @@ def _continuous_ratios(row, outlier, values, last, density, inertia, spreads, st
 @njit(cache=True, error_model="numpy")
 def fill_slots(
     plan: Plan,
-    phase: int,
+    view: int,
     values: np.ndarray,
     last: np.ndarray,
     density: np.ndarray,
@@ -194,8 +194,8 @@ def fill_slots(
     groups: np.ndarray,
     totals: np.ndarray,
 ) -> None:
-    """Ratio to the background of every slot of a phase, for every entity, and the group sums it needs."""
-    for j in range(plan.slot_range[phase], plan.slot_range[phase + 1]):
+    """Ratio to the background of every slot of a view, for every entity, and the group sums it needs."""
+    for j in range(plan.slot_range[view], plan.slot_range[view + 1]):
         s, row, column = plan.slot_signal[j], plan.slot_row[j], plan.slot_column[j]
         start, at = np.uint64(plan.offset[s]), np.uint64(plan.slot_unit[j])
         n = np.uint64(plan.offset[s + 1] - plan.offset[s])
@@ -206,7 +206,7 @@ def fill_slots(
         else:
             own, outlier = plan.rows[row], plan.outlier[s]
             _continuous_ratios(own, outlier, values, last, density, inertia, spreads, start, units, at, n)
-        totals[j - plan.slot_range[phase]] = sum_of(units, at, n)
+        totals[j - plan.slot_range[view]] = sum_of(units, at, n)
         if plan.slot_group[j, 0] >= 0:
             _node_sums(units, at, groups, plan.slot_group[j, 0], plan.group_count[s, 0], plan.per_node[s])
         for level in range(1, 3):
@@ -259,7 +259,7 @@ def _add_sums(out, at, n, level, where, straight, unit, group, factor, units, gr
 @njit(cache=True, error_model="numpy")
 def fill_terms(
     plan: Plan,
-    phase: int,
+    view: int,
     values: np.ndarray,
     units: np.ndarray,
     groups: np.ndarray,
@@ -267,12 +267,12 @@ def fill_terms(
     terms: np.ndarray,
 ) -> None:
     """Each signal's share in each hypothesis, for every site; the same for all sites: only at the first."""
-    for t in range(plan.term_range[phase], plan.term_range[phase + 1]):
+    for t in range(plan.term_range[view], plan.term_range[view + 1]):
         s, rest = plan.term_signal[t], plan.term_slots[t, 0]
         near, site = plan.term_slots[t, 1], plan.term_slots[t, 2]
         at, n = np.uint64(plan.term_out[t]), np.uint64(plan.term_sites[t])
         if plan.term_form[t] == ADDITIVE or plan.term_form[t] == CHORAL:
-            total = totals[rest - plan.slot_range[phase]] if rest >= 0 else 0.0
+            total = totals[rest - plan.slot_range[view]] if rest >= 0 else 0.0
             if plan.term_flat[t]:
                 terms[at] = total
                 continue
@@ -293,16 +293,16 @@ def fill_terms(
                     1.0 if step % 2 == 0 else -1.0, units, groups, plan.maps,
                 )  # fmt: skip
             if plan.term_form[t] == CHORAL:
-                _choral(plan, phase, t, values, terms, at, n)
+                _choral(plan, view, t, values, terms, at, n)
         else:
-            _speaking(plan, phase, t, s, values[plan.offset[s]], terms)
+            _speaking(plan, view, t, s, values[plan.offset[s]], terms)
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _choral(plan, phase, t, values, out, at, n):  # noqa: PLR0913
+def _choral(plan, view, t, values, out, at, n):  # noqa: PLR0913
     """Turn told-against-quiet ratios into the ratio of the whole chorus to its background."""
     s, row = plan.term_signal[t], plan.term_row[t]
-    base = plan.background[phase, s]
+    base = plan.background[view, s]
     start, end = plan.offset[s], plan.offset[s + 1]
     _, quiet = _chorus_sums(plan, row, 3, values, start, end)
     told_base, quiet_base = _chorus_sums(plan, base, 3, values, start, end)
@@ -323,12 +323,12 @@ def _in_group(plan, s, level_and_map, site, member):
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _speaking(plan, phase, t, s, speaker, out):
+def _speaking(plan, view, t, s, speaker, out):
     row, members = plan.term_row[t], plan.members[s]
     common = 0.0
     if speaker == speaker:
         own = log(1.0 - plan.rows[row, 0]) if speaker < 0.0 else log(plan.rows[row, 0])
-        common = own - _speaker_background(plan.rows[plan.background[phase, s], 0], members, speaker)
+        common = own - _speaker_background(plan.rows[plan.background[view, s], 0], members, speaker)
     at, sites_here = plan.term_out[t], plan.term_sites[t]
     for i in range(sites_here):
         out[at + i] = common
@@ -347,9 +347,9 @@ def _speaking(plan, phase, t, s, speaker, out):
 
 
 @njit(cache=True, error_model="numpy")
-def fill_patterns(plan: Plan, phase: int, terms: np.ndarray, patterns: np.ndarray) -> None:
+def fill_patterns(plan: Plan, view: int, terms: np.ndarray, patterns: np.ndarray) -> None:
     """Log-likelihood ratio to the empty slot of every distinct choice of rows, for every site."""
-    for j in range(plan.pattern_range[phase], plan.pattern_range[phase + 1]):
+    for j in range(plan.pattern_range[view], plan.pattern_range[view + 1]):
         at, n = np.uint64(plan.pattern_out[j]), np.uint64(plan.pattern_sites[j])
         common = 0.0
         for k in range(plan.pattern_terms[j], plan.pattern_terms[j + 1]):

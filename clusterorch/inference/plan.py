@@ -4,6 +4,8 @@ Likelihoods are built in four steps, each once per slice: *slots* (log-likelihoo
 against the background, for every entity), their *group sums*, *terms* (one signal's share in a
 hypothesis, for every site: rest + difference near + difference at the site), *patterns* (sums of
 terms).  A hypothesis thus costs its difference from the background, not a pass over the cluster.
+A *view* is a phase together with the published job class, or without one: where the class is known,
+only hypotheses of that class are weighed.
 """
 
 from __future__ import annotations
@@ -12,22 +14,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterorch.models.compile import Network, family_kinds
+from clusterorch.models.compile import Block, Network, Pattern, family_kinds
 from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.rows import CHORUS, FIRST
-from clusterorch.models.spec import PHASES
+from clusterorch.models.spec import JOB_CLASSES, PHASES
 
 ADDITIVE, CHORAL, SPEAKING = range(3)
 MOST_GAP = 64  # slices after which a sample's memory is as good as gone
+NO_CLASS = -1
+VIEWS = len(PHASES) * (len(JOB_CLASSES) + 1)
+
+
+def view_of(phase: int, job_class: int) -> int:
+    """Number of the view for a phase and a published class; without a class it is the phase's own number."""
+    return phase + len(PHASES) * (job_class + 1)
 
 
 class Plan(NamedTuple):
-    """Arrays for the kernels; ranges are [start, end) pairs indexed by phase, pattern or table."""
+    """Arrays for the kernels; ranges are [start, end) pairs indexed by view, pattern or table."""
 
     # signals
     kind: np.ndarray  # [S]
     offset: np.ndarray  # [S + 1] into the flat values
-    background: np.ndarray  # [phases, S]
+    background: np.ndarray  # [views, S]
     rows: np.ndarray  # [R, width]
     log_rows: np.ndarray  # [R, width + 1] logs of the discrete rows; the last column is "not delivered"
     per_node: np.ndarray  # [S] entities on each node, 0 if they have none
@@ -36,7 +45,7 @@ class Plan(NamedTuple):
     decay: np.ndarray  # [S, MOST_GAP] memory ** gap
     spread: np.ndarray  # [S, MOST_GAP] sqrt(1 - decay**2)
     # slots: (signal, row, column) evaluated against the background
-    slot_range: np.ndarray  # [phases + 1]
+    slot_range: np.ndarray  # [views + 1]
     slot_signal: np.ndarray
     slot_row: np.ndarray
     slot_column: np.ndarray  # chorus: which `speak`; else -1
@@ -49,7 +58,7 @@ class Plan(NamedTuple):
     group_map: np.ndarray  # [signals, 3] start in `maps` of entity -> node, leaf, rail; -1
     group_count: np.ndarray  # [signals, 3]
     # terms
-    term_range: np.ndarray  # [phases + 1]
+    term_range: np.ndarray  # [views + 1]
     term_signal: np.ndarray
     term_form: np.ndarray  # ADDITIVE, CHORAL, SPEAKING
     term_slots: np.ndarray  # [terms, 3] slot at rest, near, site; -1 is the background itself
@@ -64,7 +73,7 @@ class Plan(NamedTuple):
     maps: np.ndarray
     identity: int  # start of the map in which every site points to its own number
     # patterns
-    pattern_range: np.ndarray  # [phases + 1]
+    pattern_range: np.ndarray  # [views + 1]
     pattern_terms: np.ndarray  # [patterns + 1] into pattern_term
     pattern_term: np.ndarray
     pattern_sites: np.ndarray
@@ -92,10 +101,10 @@ class Plan(NamedTuple):
     onset_range: np.ndarray
     onset_to: np.ndarray
     onset_p: np.ndarray
-    component_range: np.ndarray  # [flat (phase, level, configuration) + 1]
+    component_range: np.ndarray  # [flat (view, level, configuration) + 1]
     component_pattern: np.ndarray
     component_weight: np.ndarray
-    component_base: np.ndarray  # [phases, V] first flat index
+    component_base: np.ndarray  # [views, V] first flat index
 
 
 class _Pool:
@@ -125,16 +134,30 @@ def make_plan(network: Network) -> Plan:
     signals = _signals(network, pool)
     slots = _Slots(network, signals["log_rows"])
     terms = _Terms(network, slots, pool)
-    for phase in range(len(PHASES)):
+    for view in range(VIEWS):
         slots.open_phase()
         terms.open_phase()
-        for pattern in network.patterns[phase]:
-            terms.add_pattern(pattern, network.background[phase])
-    blocks = _blocks(network, terms.pattern_range)
+        for number in _patterns_in(network, view):
+            terms.add_pattern(
+                number, network.patterns[view % len(PHASES)][number], network.background[view % len(PHASES)]
+            )
+    blocks = _blocks(network, terms.numbers)
     return Plan(
         **signals, **slots.arrays(), **terms.arrays(), **blocks,
         maps=np.concatenate([*pool.parts, np.zeros(1, dtype=np.int64)]), identity=0,
     )  # fmt: skip
+
+
+def _patterns_in(network: Network, view: int) -> list[int]:
+    """Patterns of a phase that hypotheses of the view's class have."""
+    job_class, phase = divmod(view, len(PHASES))
+    if job_class == 0:
+        return list(range(len(network.patterns[phase])))
+    found: set[int] = set()
+    for block, chosen, shares in zip(network.blocks, network.emissions, network.weights, strict=True):
+        mine = block.classes[:, phase] == job_class - 1
+        found.update(chosen[phase][:, mine][:, shares[mine] > 0.0].ravel().tolist())
+    return sorted(found)
 
 
 def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
@@ -155,7 +178,7 @@ def _signals(network: Network, pool: _Pool) -> dict[str, np.ndarray]:
     log_rows = np.hstack([log_rows, np.zeros((len(log_rows), 1))])
     hosted = {"gpu": layout.gpus, "rank": layout.gpus, "link": layout.rails}
     return {
-        "kind": family_kinds(spec), "offset": network.signal_offset, "background": network.background,
+        "kind": family_kinds(spec), "offset": network.signal_offset, "background": np.tile(network.background, (len(JOB_CLASSES) + 1, 1)),
         "rows": network.rows, "log_rows": log_rows,
         "per_node": np.array([hosted.get(signal.entity, 0) for signal in spec.signal]),
         "outlier": outlier, "decay": decay,
@@ -234,16 +257,19 @@ class _Terms:
         self.pattern_term: list[int] = []
         self.pattern_sites: list[int] = []
         self.pattern_out: list[int] = []
+        self.numbers: list[dict[int, int]] = []  # by view: where each of the network's patterns stands
         self.term_size = self.pattern_size = 0
 
     def open_phase(self) -> None:
         self.term_range.append(len(self.terms))
         self.pattern_range.append(len(self.pattern_sites))
+        self.numbers.append({})
         self.known: dict[tuple[object, ...], int] = {}
         self._term_now = self._pattern_now = 0
 
-    def add_pattern(self, pattern: object, background: np.ndarray) -> None:
+    def add_pattern(self, number: int, pattern: Pattern, background: np.ndarray) -> None:
         kind, terms = pattern
+        self.numbers[-1][number] = len(self.pattern_sites)
         sites = self.network.layout.count(kind)
         for term in terms:
             self.pattern_term.append(self._term(kind, term, background, sites))
@@ -332,7 +358,7 @@ class _Terms:
         }  # fmt: skip
 
 
-def _blocks(network: Network, pattern_range: list[int]) -> dict[str, object]:
+def _blocks(network: Network, numbers: list[dict[int, int]]) -> dict[str, object]:
     blocks, phases = network.blocks, len(PHASES)
     dues = 1 if network.hidden_age else len(network.limits) + 1
     table_of = np.zeros((len(blocks), phases, dues, 2), dtype=np.int64)
@@ -346,15 +372,18 @@ def _blocks(network: Network, pattern_range: list[int]) -> dict[str, object]:
         tables.extend(chain.tables)
         onsets.extend(chain.onsets)
         starts.append(len(chain.onsets) // (block.chain.law.copies + 1))
-    component_range, patterns, weights, base = [0], [], [], np.zeros((phases, len(blocks)), dtype=np.int64)
-    for phase in range(phases):
+    component_range, patterns, weights = [0], [], []
+    base = np.zeros((VIEWS, len(blocks)), dtype=np.int64)
+    for view in range(VIEWS):
+        job_class, phase = divmod(view, phases)
         for v, (chosen, shares) in enumerate(zip(network.emissions, network.weights, strict=True)):
-            base[phase, v] = len(component_range) - 1
+            base[view, v] = len(component_range) - 1
             for level in range(chosen.shape[1]):
                 for c in range(chosen.shape[2]):
-                    used = np.flatnonzero(shares[c] > 0.0)
-                    patterns.extend(int(chosen[phase, level, c, k]) + pattern_range[phase] for k in used)
-                    weights.extend(float(shares[c, k]) for k in used)
+                    if job_class == 0 or blocks[v].classes[c, phase] == job_class - 1:
+                        used = np.flatnonzero(shares[c] > 0.0)
+                        patterns.extend(numbers[view][int(chosen[phase, level, c, k])] for k in used)
+                        weights.extend(float(shares[c, k]) for k in used)
                     component_range.append(len(patterns))
     severity = np.zeros((len(blocks), 3))
     for v, block in enumerate(blocks):
@@ -376,7 +405,7 @@ def _blocks(network: Network, pattern_range: list[int]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _may_end(block: object) -> np.ndarray:
+def _may_end(block: Block) -> np.ndarray:
     law = block.chain.law
     holding = law.mask("stall", "crash", "block_save", "block_start")
     return np.array([not c.bits & holding for c in block.chain.configurations], dtype=np.int64)

@@ -20,6 +20,7 @@ from clusterorch.inference.backward import (
 )  # fmt: skip
 from clusterorch.inference.beliefs import Belief
 from clusterorch.inference.filtering import Filter, SliceEvidence, likelihood_ratios
+from clusterorch.inference.plan import view_of
 from clusterorch.inference.priors import OnsetPrior
 from clusterorch.models.compile import Network
 
@@ -60,7 +61,7 @@ class Recording:
         for one in self.evidence[f.time : f.time + self.stretch]:
             t, likelihood = f.time, np.empty(f.network.states)
             last, gap = f.last[0].copy(), f.gap[0].copy()
-            likelihood_ratios(f.plan, one.phase, one.values, last, gap, f._scratch)
+            likelihood_ratios(f.plan, view_of(one.phase, one.job_class), one.values, last, gap, f._scratch)
             log_likelihoods(f.plan, one.phase, one.job_class, f._scratch[3], one.soft, likelihood)
             f.step(one)
             found.append((t, f.belief[0].copy(), likelihood))

@@ -11,10 +11,11 @@ import numpy as np
 from numba import njit
 
 from clusterorch.inference.likelihood import sum_of
-from clusterorch.inference.plan import Plan
+from clusterorch.inference.plan import NO_CLASS, Plan
+from clusterorch.models.spec import PHASES
 from clusterorch.probability.elementary import exp, log
 
-NO_CLASS = -1
+PHASE_COUNT = len(PHASES)
 _TOO_SMALL = 1e-200  # below it the sum may rest on subnormal terms
 
 
@@ -167,7 +168,8 @@ def update(
     `patterns` are log ratios by pattern and site, `soft` [states] log likelihoods or length 0,
     `weights` scratch as long as `patterns`.  -inf: impossible, `belief` is then the prediction.
     """
-    start, stop = plan.pattern_range[phase], plan.pattern_range[phase + 1]
+    view = phase + PHASE_COUNT * (job_class + 1)
+    start, stop = plan.pattern_range[view], plan.pattern_range[view + 1]
     size = plan.pattern_out[stop - 1] + plan.pattern_sites[stop - 1] if stop > start else 0
     peak = _largest(patterns, size)
     for i in range(np.uint64(size)):
@@ -200,7 +202,7 @@ def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: P
                     for i in range(n):
                         belief[at + i] = 0.0
                     continue
-                flat = plan.component_base[phase, v] + level * configurations + c
+                flat = plan.component_base[phase + PHASE_COUNT * (job_class + 1), v] + level * configurations + c
                 lo, hi = plan.component_range[flat], plan.component_range[flat + 1]
                 pattern = plan.pattern_out[plan.component_pattern[lo]]
                 if hi == lo + 1:
@@ -250,7 +252,7 @@ def _update_in_logs(plan, phase, job_class, patterns, soft, belief):
                 for c in range(configurations):
                     at = plan.block_offset[v] + (level * configurations + c) * sites
                     possible = job_class == NO_CLASS or plan.classes[first + c, phase] == job_class
-                    flat = plan.component_base[phase, v] + level * configurations + c
+                    flat = plan.component_base[phase + PHASE_COUNT * (job_class + 1), v] + level * configurations + c
                     for i in range(sites):
                         value = -np.inf
                         if possible and belief[at + i] > 0.0:

@@ -1,0 +1,262 @@
+"""Here lives the benchmark: what the engine costs, each figure beside its alternative in the same run.
+
+Times are process CPU time on one core, medians of several repeats.  Nothing here is a test: the
+aims are printed beside what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from rich.console import Console
+from rich.table import Table
+
+from clusterorch import models
+from clusterorch.errors import OutputExists
+from clusterorch.inference.backward import log_likelihoods
+from clusterorch.inference.filtering import NO_SOFT, Filter, SliceEvidence, likelihood_ratios
+from clusterorch.inference.plan import make_plan
+from clusterorch.inference.priors import STEP
+from clusterorch.inference.transition import NO_CLASS, predict
+from clusterorch.models import Model
+from clusterorch.probability.noise import fill_uniform_block
+from clusterorch.simulation.simulator import Simulator
+
+MOVING = 0
+AIMS = {
+    "filter_8x8_slices_per_s": 50_000, "filter_2048x8_ms_per_slice": 50, "filter_over_hmmlearn": 5,
+    "filter_over_pgmpy": 1_000, "sampler_8x8_slices_per_s": 150_000, "sampler_over_noise": 2.5,
+}  # fmt: skip
+LAYOUTS = ("1x8", "8x8", "64x8", "512x8", "2048x8")
+
+
+def median_seconds(work: Callable[[], Any], repeats: int = 5) -> float:
+    """Median CPU seconds of a call, after one call to warm up."""
+    work()
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return statistics.median(found)
+
+
+def only_gpu_channels(model: Model) -> Model:
+    """The same model with the signals of GPUs alone: 12 channels a GPU in the reference model."""
+    kept = [signal for signal in model.spec.signal if signal.entity == "gpu"]
+    return replace(model, spec=model.spec.model_copy(update={"signal": kept}))
+
+
+def sampled_values(model: Model, batch: int, slices: int, seed: int = 7) -> list[np.ndarray]:
+    """[slices] of [batch, width]: healthy telemetry of the model's own sampler."""
+    simulator = Simulator(model, batch, seed=seed, domain="bench")
+    return [simulator.step().values.copy() for _ in range(slices)]
+
+
+class Figures:
+    """What was measured, and the rows of the table."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, float] = {}
+        self.rows: list[tuple[str, str, str]] = []
+
+    def add(self, name: str, value: float, beside: str = "") -> None:
+        """One figure and what stands beside it."""
+        self.figures[name] = float(f"{value:.6g}")
+        aim = f"{AIMS[name]:,}" if name in AIMS else ""
+        self.rows.append((name, f"{value:,.4g}", "; ".join(text for text in (f"aim {aim}" if aim else "", beside) if text)))
+
+
+def filter_seconds(model: Model, batch: int, slices: int) -> float:
+    """CPU seconds a slice of one instance, filtered in a batch."""
+    values = sampled_values(model, batch, slices)
+    f = Filter(model.network, batch=batch)
+    phase, moving = np.full(batch, STEP), np.full(batch, MOVING)
+    age, ends = np.zeros(batch, dtype=np.int64), np.zeros(batch, dtype=np.bool_)
+
+    def run() -> None:
+        for one in values:
+            f.step_batch(one, phase, moving, age, ends)
+
+    return median_seconds(run) / (batch * slices)
+
+
+def bench_filter(figures: Figures, *, quick: bool) -> None:
+    """The filter on 8x8 and by layout, with the growth of its cost in GPUs."""
+    batch = 16 if quick else 256
+    full = models.load("reference", layout="8x8")
+    seconds = filter_seconds(full, batch, 4)
+    lean = filter_seconds(only_gpu_channels(full), batch, 4)
+    figures.add(
+        "filter_8x8_slices_per_s", 1.0 / seconds,
+        f"{full.network.states:,} states, {full.network.width:,} values a slice; batch {batch}",
+    )  # fmt: skip
+    figures.add("filter_8x8_12_channels_slices_per_s", 1.0 / lean, "only the 12 channels of each GPU")
+    costs = []
+    for layout in LAYOUTS[: 3 if quick else len(LAYOUTS)]:
+        model = models.load("reference", layout=layout)
+        cost = filter_seconds(model, 1, 3)
+        costs.append((model.layout.count("gpu"), cost))
+        figures.add(f"filter_{layout}_ms_per_slice", cost * 1e3, f"{model.network.states:,} states, batch 1")
+    gpus, times = np.log([g for g, _ in costs[1:]]), np.log([c for _, c in costs[1:]])
+    figures.add("filter_growth_exponent", float(np.polyfit(gpus, times, 1)[0]), "cost ~ GPUs ** this, from 8x8 on; 1 is linear")
+
+
+@njit(cache=True, error_model="numpy")
+def _dense_column(plan, onset, weights, basis, out):  # noqa: ANN001, ANN202
+    for i in range(basis.shape[0]):
+        predict(plan, STEP, 0, False, onset, weights, basis[i], out[i])
+
+
+def dense_transition(f: Filter) -> np.ndarray:
+    """[states, states] the transition matrix of a moving job, row by row."""
+    basis, out = np.eye(f.network.states), np.empty((f.network.states, f.network.states))
+    _dense_column(f.plan, f.prior.onset(0, STEP), f.weights, basis, out)
+    return out
+
+
+def bench_hmmlearn(figures: Figures) -> None:
+    """The same dense model in hmmlearn, which gets its likelihood frames for nothing."""
+    from hmmlearn import _hmmc
+
+    model = models.load("reference", layout="1x8")
+    f = Filter(model.network)
+    slices = 50
+    values = [one[0] for one in sampled_values(model, 1, slices)]
+    frames = np.empty((slices, model.network.states))
+    for t, one in enumerate(values):
+        likelihood_ratios(f.plan, STEP, one, f.last[0], f.gap[0], f._scratch)
+        log_likelihoods(f.plan, STEP, NO_CLASS, f._scratch[3], NO_SOFT, frames[t])
+    start = np.zeros(model.network.states)
+    start[0] = 1.0
+    matrix = dense_transition(f)
+    theirs = median_seconds(lambda: _hmmc.forward_log(start @ matrix, matrix, frames), 3)
+
+    def ours() -> None:
+        mine = Filter(model.network, plan=f.plan)
+        for one in values:
+            mine.step(SliceEvidence(one))
+
+    mine = median_seconds(ours, 3)
+    _, lattice = _hmmc.forward_log(start @ matrix, matrix, frames)
+    last = np.exp(lattice[-1] - np.logaddexp.reduce(lattice[-1]))
+    check = Filter(model.network, plan=f.plan)
+    for one in values:
+        check.step(SliceEvidence(one))
+    difference = float(np.abs(last - check.belief[0]).max())
+    figures.add(
+        "filter_over_hmmlearn", theirs / mine,
+        f"{model.network.states} states, {slices} slices: {mine * 1e3:.1f} ms against {theirs * 1e3:.1f} ms; "
+        f"largest difference {difference:.0e}",
+    )  # fmt: skip
+
+
+def bench_pgmpy(figures: Figures) -> None:
+    """One variant's unrolled network in pgmpy, against our filter over all variants."""
+    from pgmpy.inference import VariableElimination
+
+    from clusterorch.causal import pgmpy_bridge
+    from clusterorch.causal.unrolled import Context
+
+    model = models.load("reference", layout="1x2")
+    block = min((b for b in model.network.blocks if b.variant.law.edges), key=lambda b: len(b.variant.law.edges))
+    slices = 4
+    network = pgmpy_bridge.to_pgmpy(
+        model.spec, model.layout, block.variant.name, slices, [Context("step", save_ends=False)] * slices
+    )
+    engine = VariableElimination(network)
+    query = [f"fault[{slices - 1}]"]
+    theirs = median_seconds(lambda: engine.query(query, elimination_order="greedy", show_progress=False), 3)
+    values = [one[0] for one in sampled_values(model, 1, slices)]
+    plan = make_plan(model.network)
+
+    def ours() -> None:
+        mine = Filter(model.network, plan=plan)
+        for one in values:
+            mine.step(SliceEvidence(one))
+
+    mine = median_seconds(ours, 5)
+    figures.add(
+        "filter_over_pgmpy", theirs / mine,
+        f"{block.variant.name}, {slices} slices without evidence: {theirs * 1e3:.1f} ms; ours, all "
+        f"{len(model.network.blocks)} variants with evidence: {mine * 1e3:.2f} ms",
+    )  # fmt: skip
+
+
+def noise_seconds(gpus: int, channels: int, slices: int) -> float:
+    """CPU seconds a slice to draw as many uniforms as a slice of telemetry has values."""
+    out = np.empty((4, gpus))
+
+    def run() -> None:
+        _draw(out, channels // 4, slices)
+
+    return median_seconds(run) / slices
+
+
+@njit(cache=True, error_model="numpy")
+def _draw(out, blocks, slices):  # noqa: ANN001, ANN202
+    for t in range(slices):
+        for block in range(blocks):
+            fill_uniform_block(out, t, 0, block, (1, 2))
+
+
+def bench_sampler(figures: Figures, *, quick: bool) -> None:
+    """The sampler with 12 channels a GPU, against drawing the same noise."""
+    model = only_gpu_channels(models.load("reference", layout="8x8"))
+    batch, slices = (16, 4) if quick else (256, 4)
+    simulator = Simulator(model, batch, seed=1, domain="bench")
+
+    def run() -> None:
+        for _ in range(slices):
+            simulator.step()
+
+    seconds = median_seconds(run) / (batch * slices)
+    noise = noise_seconds(model.layout.count("gpu"), len(model.spec.signal), 2000)
+    figures.add("sampler_8x8_slices_per_s", 1.0 / seconds, f"12 channels a GPU, batch {batch}: {seconds * 1e6:.1f} us a slice")
+    figures.add("sampler_over_noise", seconds / noise, f"drawing the same noise: {noise * 1e6:.2f} us a slice")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m clusterorch.bench --out bench.json`: measure, print a table, write the figures."""
+    parser = argparse.ArgumentParser(prog="clusterorch.bench", description=main.__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    parser.add_argument("--quick", action="store_true", help="small batches and layouts, to see that it runs")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    options = parser.parse_args(argv)
+    console = Console()
+    figures = Figures()
+    bench_filter(figures, quick=options.quick)
+    if "filter_2048x8_ms_per_slice" not in figures.figures:
+        console.print("quick run: the large layouts were left out")
+    bench_hmmlearn(figures)
+    bench_pgmpy(figures)
+    bench_sampler(figures, quick=options.quick)
+    table = Table(title="clusterorch bench: medians of CPU time on one core")
+    for column in ("figure", "measured", "beside it"):
+        table.add_column(column, justify="right" if column == "measured" else "left", overflow="fold")
+    for row in figures.rows:
+        table.add_row(*row)
+    console.print(table)
+    if options.out.exists() and not options.force and options.out.name != "bench.json":
+        raise OutputExists(f"{options.out} exists; give --force to replace it")
+    record = {
+        "figures": figures.figures, "aims": AIMS, "python": platform.python_version(), "machine": platform.machine(),
+        "command": ["python", "-m", "clusterorch.bench", *(argv if argv is not None else sys.argv[1:])],
+    }  # fmt: skip
+    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
