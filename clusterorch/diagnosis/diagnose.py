@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from clusterorch.diagnosis.timeline import Entry, alignments, entries, tracks
-from clusterorch.diagnosis.universe import Universe, build_universe
+from clusterorch.diagnosis.contiguous import contiguous_streams, lay_out
+from clusterorch.diagnosis.laid_out import run_laid, started_first
+from clusterorch.diagnosis.timeline import Entry, alignments, distinct, entries, thinned, tracks
+from clusterorch.diagnosis.universe import Universe, build_universe, most_telling_first
+from clusterorch.errors import IngestError
 from clusterorch.inference.beliefs import Belief
 from clusterorch.inference.marks import MarkFilter
 from clusterorch.inference.plan import Plan, make_plan
@@ -17,6 +20,9 @@ from clusterorch.models import Model
 from clusterorch.models.compile import Network
 from clusterorch.models.ground import HEALTHY
 from clusterorch.telemetry.readings import Finding, Ingested, Reading
+
+_MOST_CELLS = 20_000_000  # numbers kept of one alignment: states times samples
+_FEWEST_SAMPLES = 64
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Diagnosis:
     ingested: Ingested
     model: Model
     set_aside: list[str] = field(default_factory=list)
+    limitations: list[Finding] = field(default_factory=list)
 
     @property
     def leading(self) -> str:
@@ -59,8 +66,8 @@ class Diagnosis:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is odd about the files, and whether they told anything at all."""
-        found = list(self.ingested.findings)
+        """What is odd about the files, what was left out, and whether they told anything at all."""
+        found = [*self.ingested.findings, *self.limitations]
         if not self.weights:
             nothing = not self.ingested.coverage.recognised
             kind, what = ("nothing_recognised", "recognised") if nothing else ("nothing_telling", "telling")
@@ -70,39 +77,103 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class _Run:
-    """One alignment: its entries, its filter after them, and the modes along the way."""
+    """One alignment: its entries, its filter after them, and its log evidence."""
 
     entries: list[Entry]
     filter: MarkFilter
     log_evidence: float
 
 
-def diagnose(model: Model, ingested: Ingested) -> Diagnosis:
-    """Diagnose readings as excerpts under the model's prior.
+def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Diagnosis:
+    """Diagnose readings under the model's prior.
+
+    Contiguous streams are filtered slice by slice, with absence as evidence; everything else is an
+    excerpt.  `protocol` "excerpt" takes all as excerpts, "covered" insists on contiguous logs.
+
+    Raises:
+        IngestError: "covered" was asked for and no stream is contiguous.
 
     The mixture over alignments of files without a common clock is exact; lines that weigh most and
     the onset are told from the alignment that explains the logs best.
     """
-    universe = build_universe((r.entity for r in ingested.readings), ingested.places)
+    readings = distinct(ingested.readings)
+    universe = build_universe(most_telling_first(readings), ingested.places)
     limits = {mark.timer: mark.seconds for mark in ingested.limits if mark.seconds > 0}
     grounded = model.with_layout(universe.layout).with_limits(_known_limits(model, limits))
     network = grounded.hidden_network
+    streams = contiguous_streams(network, readings) if protocol != "excerpt" else frozenset()
+    if streams:
+        return _laid_out(network, universe, readings, streams, model, ingested)
+    if protocol == "covered":
+        raise IngestError("no stream is contiguous: one must keep talking for at least 20 slices")
+    kept = thinned(readings, network, most=max(_FEWEST_SAMPLES, _MOST_CELLS // network.states))
+    vector, best = _mixture(_runs(kept, network, universe, model, ingested))
+    belief = Belief(network, vector)
+    changes, ribbon = _weights(best)
+    return Diagnosis(
+        belief.modes, belief.variants, _sites(belief, universe),
+        _onset(best), _proximate(belief, model), changes, ribbon, ingested, model,
+        limitations=_limitations(universe, len(readings) - len(kept)),
+    )  # fmt: skip
+
+
+def _laid_out(
+    network: Network, universe: Universe, readings: list[Reading], streams: frozenset[str], model: Model,
+    ingested: Ingested,
+) -> Diagnosis:  # fmt: skip
+    excerpt = next(p for p in model.spec.protocol if p.name == "excerpt")
+    weights = universe.site_weights([b.variant.spec.site for b in network.blocks])
+    laid = lay_out(network, universe, readings, ingested.phases, streams)
+    run = run_laid(network, make_plan(network), universe, weights, laid, excerpt)
+    changes = []
+    for reading, before, after in run.changes:
+        change = {mode: log_odds(after, mode) - log_odds(before, mode) for mode in after}
+        gains = {mode: after[mode] - before[mode] for mode in after}
+        changes.append(Weight(reading, change, max(gains, key=lambda mode: gains[mode])))
+    ribbon = [(group[0], modes) for group, modes in zip(laid.readings, run.beliefs, strict=True) if group]
+    onset = Onset(run.started_by[0], started_first(laid, run.started_by), run.started_by)
+    limitations = _limitations(universe, 0)
+    if run.set_aside:
+        text = f"{run.set_aside} slices that no state of the model explains were set aside"
+        limitations.append(Finding("", None, "set_aside", text))
+    text = f"read slice by slice, absence counts: {', '.join(sorted(streams))}"
+    limitations.append(Finding("", None, "contiguous", text))
+    return Diagnosis(
+        run.final.modes, run.final.variants, _sites(run.final, universe), onset, _proximate(run.final, model),
+        changes, ribbon, ingested, model, limitations=limitations,
+    )  # fmt: skip
+
+
+def _runs(
+    readings: list[Reading], network: Network, universe: Universe, model: Model, ingested: Ingested
+) -> Iterator[_Run]:
     plan = make_plan(network)
     weights = universe.site_weights([b.variant.spec.site for b in network.blocks])
-    runs = [
-        _run(order, network, plan, universe, weights, model, ingested)
-        for order in alignments(tracks(ingested.readings) or [[]])
-    ]
-    shares = np.array([run.log_evidence for run in runs])
-    shares = np.exp(shares - shares.max())
-    shares /= shares.sum()
-    mixed = sum(share * run.filter.belief for share, run in zip(shares, runs, strict=True))
-    belief, best = Belief(network, np.asarray(mixed)), runs[int(shares.argmax())]
-    changes, ribbon = _weights(best, network)
-    return Diagnosis(
-        belief.modes, belief.variants, _sites(belief, universe), _onset(best), _proximate(belief, model),
-        changes, ribbon, ingested, model,
-    )  # fmt: skip
+    for order in alignments(tracks(readings) or [[]]):
+        yield _run(order, network, plan, universe, weights, model, ingested)
+
+
+def _mixture(runs: Iterator[_Run]) -> tuple[np.ndarray, _Run]:
+    """Beliefs averaged by their evidence, and the run with most of it; the others are let go of."""
+    best = next(runs)
+    mixed, total = best.filter.belief, 1.0  # in units of the best evidence so far
+    for run in runs:
+        ratio = float(np.exp(-abs(run.log_evidence - best.log_evidence)))
+        if run.log_evidence > best.log_evidence:
+            best, mixed, total = run, ratio * mixed + run.filter.belief, ratio * total + 1.0
+        else:
+            mixed, total = mixed + ratio * run.filter.belief, total + ratio
+    return mixed / total, best
+
+
+def _limitations(universe: Universe, dropped: int) -> list[Finding]:
+    found = []
+    if universe.left_out:
+        text = f"{universe.left_out} named entities are not told apart: there is room for the most telling ones only"
+        found.append(Finding("", None, "too_many_entities", text))
+    if dropped:
+        found.append(Finding("", None, "too_many_samples", f"{dropped} samples are passed over, evenly spread"))
+    return found
 
 
 def _known_limits(model: Model, limits: dict[str, float]) -> dict[str, float]:
@@ -124,11 +195,11 @@ def _run(
     return _Run(made, marks, log_evidence)
 
 
-def _weights(run: _Run, network: Network) -> tuple[list[Weight], list[tuple[Reading, dict[str, float]]]]:
+def _weights(run: _Run) -> tuple[list[Weight], list[tuple[Reading, dict[str, float]]]]:
     """Prequential weights of evidence: the change of each mode's log odds when its line comes in."""
     changes, ribbon = [], []
     for entry, step in zip(run.entries, run.filter.steps, strict=True):
-        before, after = Belief(network, step.before).modes, Belief(network, step.after).modes
+        before, after = step.modes_before, step.modes_after
         change = {mode: log_odds(after, mode) - log_odds(before, mode) for mode in after}
         gains = {mode: after[mode] - before[mode] for mode in after}
         changes.append(Weight(entry.reading, change, max(gains, key=lambda mode: gains[mode])))

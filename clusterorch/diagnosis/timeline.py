@@ -7,6 +7,7 @@ declared set of candidates, each as likely as another.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from clusterorch.diagnosis.universe import Universe
-from clusterorch.inference.excerpts import Kind, Mark
+from clusterorch.inference.excerpts import Kind, Mark, Shown, info_kinds, line_kinds
 from clusterorch.inference.marks import Item
 from clusterorch.models.compile import Network
 from clusterorch.models.rows import CONTINUOUS, FIRST, KIND_OF_FAMILY
 from clusterorch.models.spec import PHASES
+from clusterorch.telemetry.prefixes import peel
 from clusterorch.telemetry.readings import PhaseMark, Reading
+from clusterorch.telemetry.timestamps import find_stamp
 
 MOST_ALIGNMENTS = 6
+_COMPARED = 256  # characters of a line by which a copy of it is told
 
 
 @dataclass(frozen=True)
@@ -32,69 +36,115 @@ class Entry:
     item: Item
 
 
+def distinct(readings: Sequence[Reading]) -> list[Reading]:
+    """Readings without copies: a line that a fan-out prints once more, perhaps under another rank, is one line."""
+    kept: list[Reading] = []
+    first: dict[tuple[object, ...], tuple[str, int]] = {}
+    samples: set[tuple[object, ...]] = set()
+    for reading in readings:
+        body = peel(reading.text, find_stamp(reading.text)).text.strip()[:_COMPARED]
+        line = (reading.file, reading.line)
+        copy = first.setdefault((reading.entity, reading.time, body), line) != line
+        # The same sample may come in lines that differ in what else they say.
+        sample = (reading.signal, reading.entity, reading.value, reading.time)
+        if not copy and not (isinstance(reading.value, float) and sample in samples):
+            samples.add(sample)
+            kept.append(reading)
+    return kept
+
+
 def tracks(readings: Sequence[Reading]) -> list[list[Reading]]:
     """Readings grouped by what their order is known by: one track a clock, one an untimed file."""
+    # An untimed line of a file with a clock belongs to that clock.
+    clock_of_file = {r.file: r.clock for r in readings if r.clock != "none"}
     found: dict[str, list[Reading]] = {}
     for reading in readings:
-        clock = reading.clock
-        if clock == "none":
-            # An untimed line after a timed one of its file belongs to that file's clock.
-            clock = f"file:{reading.file}" if reading.after is None else f"after:{reading.file}"
+        clock = reading.clock if reading.clock != "none" else clock_of_file.get(reading.file, f"file:{reading.file}")
         found.setdefault(clock, []).append(reading)
-    clock_of_file = {r.file: r.clock for r in readings if r.clock != "none"}
-    merged: dict[str, list[Reading]] = {}
-    for clock, group in found.items():
-        for reading in group:
-            key = clock
-            if clock.startswith(("after:", "file:")) and reading.file in clock_of_file:
-                key = clock_of_file[reading.file]
-            merged.setdefault(key, []).append(reading)
-    return [_in_order(group) for group in merged.values()]
+    return sorted((_in_order(group) for group in found.values()), key=_content)
+
+
+def _content(group: list[Reading]) -> list[tuple[str, str]]:
+    """What a track or a file says, whatever its files, hosts and times are called: an order for what has none."""
+    return list(dict.fromkeys((reading.signal, str(reading.value)) for reading in group))
 
 
 def _in_order(group: list[Reading]) -> list[Reading]:
-    if len({reading.file for reading in group}) == 1:
+    files: dict[str, list[Reading]] = {}
+    for reading in group:
+        files.setdefault(reading.file, []).append(reading)
+    for lines in files.values():
         # Inside one file the order of its lines stands, whatever odd times it prints.
-        return sorted(group, key=lambda r: r.order)
-    return sorted(group, key=lambda r: (_when(r) if _when(r) is not None else -np.inf, r.file, r.order))
+        lines.sort(key=lambda r: r.order)
+    if len(files) == 1:
+        return next(iter(files.values()))
+    rank = {file: i for i, file in enumerate(sorted(files, key=lambda file: _content(files[file])))}
+    return sorted(group, key=lambda r: (_when(r), rank[r.file], r.order))
 
 
-def _when(reading: Reading) -> float | None:
-    return reading.time if reading.time is not None else reading.after
+def _when(reading: Reading) -> float:
+    time = reading.time if reading.time is not None else reading.after
+    return -np.inf if time is None else time
 
 
 def alignments(groups: list[list[Reading]]) -> list[list[Reading]]:
-    """Candidate interleavings: one after the other in a few orders, and spread evenly over each other."""
+    """Candidate interleavings: one after the other in a few orders, and spread evenly over each other.
+
+    Up to three tracks come in every order; of more, each comes first once, and last once, as far as candidates go.
+    """
     if len(groups) == 1:
         return [list(groups[0])]
-    orders = list(itertools.islice(itertools.permutations(groups), MOST_ALIGNMENTS))
-    candidates = [list(itertools.chain(*order)) for order in orders]
+    count = len(groups)
+    if count < 4:
+        orders = list(itertools.permutations(range(count)))
+    else:
+        first = [i * count // (MOST_ALIGNMENTS // 2) for i in range(MOST_ALIGNMENTS // 2)]
+        turns = [tuple((i + k) % count for k in range(count)) for i in first]
+        orders = [order for turn in turns for order in (turn, turn[::-1])]
+    candidates = [[r for g in order for r in groups[g]] for order in orders]
     spread = [((i + 0.5) / len(group), g, r) for g, group in enumerate(groups) for i, r in enumerate(group)]
     candidates.append([r for _, _, r in sorted(spread, key=lambda x: (x[0], x[1]))])
     return candidates
 
 
 def entries(order: Sequence[Reading], network: Network, universe: Universe, phases: Sequence[PhaseMark]) -> list[Entry]:
-    """Items in order.  Gaps are known between readings of one clock, else unknown."""
+    """Items in order.  Gaps are known between readings of one clock, else unknown.
+
+    A mark that names nobody new of a kind already shown is no evidence, and neither is when it was printed.
+    """
     slice_seconds = network.spec.model.slice_seconds
     index = {signal.name: s for s, signal in enumerate(network.spec.signal)}
+    number = {kind: i for i, kind in enumerate(line_kinds(network))}
+    shown, info = Shown(), info_kinds(network)
+    marked = _marked(phases)
     result: list[Entry] = []
     previous: Reading | None = None
-    seen: set[tuple[object, ...]] = set()
     for reading in order:
-        # A line that a fan-out prints once more is no second observation.
-        same = (reading.signal, reading.entity, reading.value, reading.time)
-        if reading.signal not in index or (isinstance(reading.value, float) and same in seen):
-            continue
-        seen.add(same)
-        made = _observation(reading, index[reading.signal], network, universe)
+        made = observation(reading, index[reading.signal], network, universe) if reading.signal in index else None
         if made is None:
             continue
         mark, values = made
+        if mark is not None and not shown.admit(number[mark.kind], mark.entities, info)[1]:
+            continue
         gap = _gap(previous, reading, slice_seconds)
-        result.append(Entry(reading, Item(gap, mark, values, _phase(reading, phases))))
+        result.append(Entry(reading, Item(gap, mark, values, _phase(reading, marked))))
         previous = reading
     return result
+
+
+def thinned(order: Sequence[Reading], network: Network, most: int) -> list[Reading]:
+    """At most about `most` samples, evenly spread over those that there are; marks all stay."""
+    declared = {signal.name: signal for signal in network.spec.signal}
+    samples = [
+        i
+        for i, r in enumerate(order)
+        if (s := declared.get(r.signal)) and (KIND_OF_FAMILY[s.family] == CONTINUOUS or not s.lines)
+    ]
+    if len(samples) <= most:
+        return list(order)
+    kept = {samples[int(i)] for i in np.linspace(0, len(samples) - 1, most)}
+    dropped = set(samples) - kept
+    return [reading for i, reading in enumerate(order) if i not in dropped]
 
 
 def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> int | None:
@@ -102,26 +152,38 @@ def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> in
         return 0
     same_clock = previous.clock == reading.clock != "none"
     if same_clock and previous.time is not None and reading.time is not None:
-        return max(0, int((reading.time - previous.time) // slice_seconds))
+        # Clocks count from far away: a difference is good to about a microsecond.
+        return max(0, int(round(reading.time - previous.time, 5) // slice_seconds))
     return None
 
 
-def _phase(reading: Reading, phases: Sequence[PhaseMark]) -> int:
+def _marked(phases: Sequence[PhaseMark]) -> dict[str, tuple[list[int], list[str]]]:
+    """By file: where a phase is marked, in order, and which."""
+    found: dict[str, tuple[list[int], list[str]]] = {}
+    for mark in sorted(phases, key=lambda p: p.order):
+        orders, names = found.setdefault(mark.file, ([], []))
+        orders.append(mark.order)
+        names.append(mark.phase)
+    return found
+
+
+def _phase(reading: Reading, marked: dict[str, tuple[list[int], list[str]]]) -> int:
     """The phase last marked in the same file; a job is taken to be stepping otherwise."""
-    known = [p for p in phases if p.file == reading.file and p.order <= reading.order]
-    return PHASES.index(max(known, key=lambda p: p.order).phase if known else "step")
+    orders, names = marked.get(reading.file, ([], []))
+    at = bisect.bisect_right(orders, reading.order)
+    return PHASES.index(names[at - 1] if at else "step")
 
 
-def _observation(
+def observation(
     reading: Reading, signal: int, network: Network, universe: Universe
 ) -> tuple[Mark | None, np.ndarray | None] | None:
+    """A reading as a mark or as values of a slice; None if it is no evidence."""
     declared = network.spec.signal[signal]
-    entity = universe.entity(reading.entity)
     family = KIND_OF_FAMILY[declared.family]
     if family == FIRST:
         return None  # whose error came first is what the order of the marks says already
     if family == CONTINUOUS or not declared.lines:
-        number = _number(reading, declared.values)
+        number, entity = _number(reading, declared.values), universe.entity(reading.entity)
         if number is None or entity < 0:
             return None
         values = np.full(network.width, np.nan)
@@ -134,7 +196,7 @@ def _observation(
         value = declared.values.index(str(reading.value))
     elif not reading.value:
         return None
-    return Mark(Kind(signal, value), entity), None
+    return Mark(Kind(signal, value), universe.entities(reading.entity)), None
 
 
 def _number(reading: Reading, values: Sequence[str]) -> float | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from clusterorch.models.layout import ENTITY_KINDS, Layout
-from clusterorch.telemetry.readings import EntityRef, Place
+from clusterorch.telemetry.readings import EntityRef, Place, Reading
 
 HOSTED = ("gpu", "rank", "link")
 _UNHOSTED = "?"  # hosts that no line names are one host
-MOST_UNITS, MOST_HOSTS = 64, 4096
+MOST_UNITS = 64  # on one host, the unnamed one included
+MOST_SITES = 256  # units, and links, of all hosts together
 
 
 @dataclass
@@ -27,10 +29,22 @@ class Universe:
     index: dict[EntityRef, int]
     names: dict[tuple[str, int], EntityRef]
     present: dict[str, np.ndarray] = field(repr=False)
+    left_out: int = 0  # entities that are named but not told apart, for want of room
 
     def entity(self, ref: EntityRef) -> int:
         """Number of an entity; -1 if the logs do not tell which."""
         return self.index.get(ref, 0 if ref.kind == "job" else -1)
+
+    def entities(self, ref: EntityRef) -> tuple[int, ...]:
+        """Numbers of the entities that a name may stand for: one, all of a host's, or none if nothing is told."""
+        number = self.entity(ref)
+        if number >= 0:
+            return (number,)
+        if ref.kind not in HOSTED or ref.host not in self.hosts or ref.name is not None or ref.index is not None:
+            return ()
+        per_node = self.layout.rails if ref.kind == "link" else self.layout.gpus
+        start = self.hosts.index(ref.host) * per_node
+        return tuple(start + int(i) for i in np.flatnonzero(self.present[ref.kind][start : start + per_node]))
 
     def label(self, kind: str, number: int) -> str:
         """What to call a site."""
@@ -62,45 +76,80 @@ def _host_of(ref: EntityRef) -> str:
     return ref.host or _UNHOSTED
 
 
-def build_universe(refs: Iterable[EntityRef], places: Iterable[Place] = ()) -> Universe:
-    """Lay out the entities that the logs name.
+def most_telling_first(readings: Sequence[Reading]) -> list[EntityRef]:
+    """Entities that the readings name; those that say what few others say come first."""
+    alike: dict[tuple[str, str], set[EntityRef]] = defaultdict(set)
+    for reading in readings:
+        alike[reading.signal, reading.value if isinstance(reading.value, str) else ""].add(reading.entity)
+    fewest: dict[EntityRef, int] = {}
+    for refs in alike.values():
+        for ref in refs:
+            fewest[ref] = min(fewest.get(ref, len(refs)), len(refs))
+    return sorted(fewest, key=lambda ref: (fewest[ref], _order(ref)))
+
+
+@dataclass
+class _Room:
+    """Takes in names as long as the rectangle of hosts and units has room, one unnamed unit a host included."""
+
+    same: dict[tuple[str, str], str]
+    most: int
+    tables: dict[str, tuple[dict[str, int], dict[str, int]]] = field(default_factory=dict)
+    widest: list[int] = field(default_factory=lambda: [0, 0])
+
+    def key(self, ref: EntityRef) -> str:
+        """What units of one host are told apart by."""
+        return self.same.get((ref.kind, ref.place), _unit_key(ref))
+
+    def takes(self, ref: EntityRef) -> bool:
+        """Whether a name is in, now."""
+        host, nameless = _host_of(ref), ref.kind == "node" or (ref.name is None and ref.index is None)
+        own, which = self.tables.get(host, ({}, {})), int(ref.kind == "link")
+        added = not nameless and self.key(ref) not in own[which]
+        widest = list(self.widest)
+        widest[which] = max(widest[which], len(own[which]) + added)
+        hosts = len(self.tables) + (host not in self.tables) + 1
+        if max(widest) >= MOST_UNITS or hosts * (max(widest) + 1) > self.most:
+            return False
+        self.tables[host], self.widest = own, widest
+        if added:
+            own[which][self.key(ref)] = 0
+        return True
+
+
+def build_universe(refs: Iterable[EntityRef], places: Iterable[Place] = (), *, most: int = MOST_SITES) -> Universe:
+    """Lay out the entities that the logs name, as many as there is room for, the first ones first.
 
     A rank and a GPU are the same unit where a line says so (`places`) or both have the same local number.
     """
-    refs = sorted({ref for ref in refs if ref.kind in (*HOSTED, "node")}, key=_order)
-    hosts = list(dict.fromkeys(_host_of(ref) for ref in refs))[:MOST_HOSTS] or [_UNHOSTED]
-    units: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    rails: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    same = _same_places(places)
-    index: dict[EntityRef, int] = {}
-    placed: list[tuple[EntityRef, str, int]] = []
-    for ref in refs:
-        host = _host_of(ref)
-        if host not in units or ref.kind == "node" or (ref.name is None and ref.index is None):
-            continue
-        table = rails[host] if ref.kind == "link" else units[host]
-        key = same.get((ref.kind, ref.place), _unit_key(ref))
-        if key not in table and len(table) < MOST_UNITS - 1:
-            table[key] = len(table)
-        if key in table:
-            placed.append((ref, host, table[key]))
-    gpus = max(len(table) for table in units.values()) + 1
-    links = max(len(table) for table in rails.values()) + 1
+    room = _Room(_same_places(places), most)
+    wanted = [ref for ref in dict.fromkeys(refs) if ref.kind in (*HOSTED, "node")]
+    # Names must not decide anything: what is in is numbered in an order that the order of the lines cannot change.
+    taken = sorted((ref for ref in wanted if room.takes(ref)), key=_order)
+    hosts = list(dict.fromkeys(_host_of(ref) for ref in taken)) or [_UNHOSTED]
+    room.tables.setdefault(_UNHOSTED, ({}, {}))
+    gpus, links = (width + 1 for width in room.widest)
     layout = Layout(len(hosts) + 1, gpus, rails=links, leaves=1)
+    index: dict[EntityRef, int] = {}
     names: dict[tuple[str, int], EntityRef] = {}
-    for ref, host, unit in placed:
-        number = hosts.index(host) * (links if ref.kind == "link" else gpus) + unit
-        index[ref] = number
-        names.setdefault((ref.kind, number), ref)
+    numbered: dict[tuple[int, int, str], int] = {}
+    for ref in taken:
+        if ref.kind == "node" or (ref.name is None and ref.index is None):
+            continue
+        which, host = int(ref.kind == "link"), hosts.index(_host_of(ref))
+        mine = [unit for (kind, at, _), unit in numbered.items() if (kind, at) == (which, host)]
+        unit = numbered.setdefault((which, host, room.key(ref)), len(mine))
+        index[ref] = host * (links if which else gpus) + unit
+        names.setdefault((ref.kind, index[ref]), ref)
     for number, host in enumerate(hosts):
         if host != _UNHOSTED:
             index[EntityRef("node", host)] = number
             names["node", number] = EntityRef("node", host)
-    return Universe(layout, hosts, index, names, _present(layout, hosts, units, rails))
+    sizes = [[len(room.tables[host][which]) for host in hosts] for which in range(2)]
+    return Universe(layout, hosts, index, names, _present(layout, *sizes), len(wanted) - len(taken))
 
 
 def _order(ref: EntityRef) -> tuple[str, str, str, int]:
-    # Names must not decide anything: the order only has to be the same whatever the order of the lines.
     return (ref.kind, ref.host or "", ref.name or "", ref.index if ref.index is not None else -1)
 
 
@@ -118,17 +167,14 @@ def _same_places(places: Iterable[Place]) -> dict[tuple[str, str], str]:
     return same
 
 
-def _present(
-    layout: Layout, hosts: list[str], units: dict[str, dict[str, int]], rails: dict[str, dict[str, int]]
-) -> dict[str, np.ndarray]:
+def _present(layout: Layout, units: list[int], links: list[int]) -> dict[str, np.ndarray]:
     """Named units, one more on each host, and one on the node elsewhere."""
     present = {kind: np.ones(layout.count(kind), dtype=bool) for kind in ENTITY_KINDS}
     for kind in HOSTED:
-        per_node = layout.rails if kind == "link" else layout.gpus
-        tables = rails if kind == "link" else units
-        real = np.zeros((layout.nodes, per_node), dtype=bool)
-        for number, host in enumerate(hosts):
-            real[number, : len(tables[host]) + 1] = True
+        sizes = links if kind == "link" else units
+        real = np.zeros((layout.nodes, layout.rails if kind == "link" else layout.gpus), dtype=bool)
+        for number, size in enumerate(sizes):
+            real[number, : size + 1] = True
         real[-1, 0] = True
         present[kind] = real.ravel()
     return present

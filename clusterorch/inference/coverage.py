@@ -1,10 +1,9 @@
-"""Here lives the filter for logs of unknown verbosity: silence may mean that nothing is printed.
+"""Here lives the filter for logs of unknown verbosity, where silence may mean that nothing is printed.
 
-Each stream prints its informational lines or it does not, once and for all.  Where it does not,
-the log shows of them what it shows when nothing happened, so an observer cannot tell the two
-apart until one such line appears.  There are 2^k settings of the k streams that have informational
-lines; given one of them the log is complete, so the belief is a mixture of 2^k exact filters,
-weighed by the evidence.  Costs 2^k times as much as `Filter`.
+Each stream prints its informational lines, or it never does.  If it does not, the log shows of them
+what it shows when nothing happened: nobody can tell "not printed" from "did not happen" until the
+first such line appears.  Given the setting of every stream the log is complete, so the belief is a
+mixture of 2^k exact filters for the k streams that have informational lines, weighed by evidence.
 """
 
 from __future__ import annotations
@@ -24,18 +23,38 @@ from clusterorch.models.compile import Network, family_kinds
 from clusterorch.models.rows import CONTINUOUS, FIRST
 
 
+def info_streams(network: Network) -> list[str]:
+    """Streams that have informational lines, in order of their first one."""
+    return list(dict.fromkeys(s.stream for s in network.spec.signal if s.verbosity == "info"))
+
+
+def info_lines(network: Network, stream: str) -> np.ndarray:
+    """[width] which values of a slice are informational lines of a stream."""
+    continuous = family_kinds(network.spec) == CONTINUOUS  # samples, not lines
+    mine = [s.stream == stream and s.verbosity == "info" for s in network.spec.signal]
+    return np.repeat(np.array(mine) & ~continuous, np.diff(network.signal_offset))
+
+
+def silence(network: Network) -> np.ndarray:
+    """[width] what the log shows of a line that is not printed: the first class, or nobody."""
+    first = family_kinds(network.spec) == FIRST
+    return np.repeat(np.where(first, -1.0, 0.0), np.diff(network.signal_offset))
+
+
 class CoveredFilter:
-    """Online filtering of a batch of instances whose streams may keep informational lines back.
+    """Online filtering of a batch of instances, each of which may keep informational lines back.
+
+    Takes 2^k times as long as `Filter`.
 
     Args:
         network: the compiled model.
-        info_share: probability that a stream prints its informational lines (`[[protocol]]` covered).
+        info_share: probability that a stream prints its informational lines.
         batch, prior, site_weights, strict, plan: as for `Filter`.
 
     Attributes:
-        streams: names of the streams that have informational lines.
-        settings: [settings, streams] whether each prints them.
-        weights: [B, settings] belief over settings.
+        streams: the k streams that have informational lines.
+        settings: [2^k, k] whether each prints them.
+        weights: [B, 2^k] belief over settings.
     """
 
     def __init__(
@@ -43,19 +62,99 @@ class CoveredFilter:
         site_weights: np.ndarray | None = None, strict: bool = True, plan: Plan | None = None,
     ) -> None:  # fmt: skip
         self.network, self.strict = network, strict
-        plan = plan if plan is not None else make_plan(network)
-        self.streams, self._lines = info_lines(network)
+        self.streams = info_streams(network)
         self.settings = np.array(list(product((True, False), repeat=len(self.streams))), dtype=bool)
         share = np.where(self.settings, info_share, 1.0 - info_share).prod(axis=1)
         self.weights = np.tile(share, (batch, 1))
+        plan = plan if plan is not None else make_plan(network)
         self.filters = [
             Filter(network, batch=batch, prior=prior, site_weights=site_weights, strict=False, plan=plan)
             for _ in self.settings
         ]
-        # [settings, width] what a setting never prints, and what the log then shows
-        self._kept_back = ~self.settings.astype(int) @ self._lines.astype(int) != 0 if self.streams else None
-        self._kept_back = (~self.settings).astype(int) @ self._lines.astype(int) > 0
-        first = np.array(family_kinds(network.spec) == FIRST)
-        self._silence = np.repeat(np.where(first, -1.0, 0.0), np.diff(network.signal_offset))
+        lines = np.array([info_lines(network, stream) for stream in self.streams]).reshape(-1, network.width)
+        self._held_back = np.array([lines[~printed].any(axis=0) for printed in self.settings])
+        self._silence = silence(network)
         self.time = 0
         self.set_aside: list[tuple[int, int]] = []
+
+    @property
+    def batch(self) -> int:
+        """Number of instances."""
+        return len(self.weights)
+
+    @property
+    def belief(self) -> np.ndarray:
+        """[B, states] belief, whatever the verbosity."""
+        return sum(self.weights[:, [s]] * f.belief for s, f in enumerate(self.filters))
+
+    def posterior(self, b: int = 0) -> Belief:
+        """The belief of one instance."""
+        parts = [self.weights[b, s] * f.belief[b] for s, f in enumerate(self.filters)]
+        return Belief(self.network, np.sum(parts, axis=0))
+
+    def printed(self, b: int = 0) -> dict[str, float]:
+        """Probability that each stream prints its informational lines."""
+        return {name: float(self.weights[b, self.settings[:, k]].sum()) for k, name in enumerate(self.streams)}
+
+    def step(self, evidence: SliceEvidence | Sequence[SliceEvidence]) -> np.ndarray:
+        """Advance one slice.  [B] log p(evidence of the slice | evidence before), nats.
+
+        Raises:
+            ImpossibleEvidence: no setting and no state that was believed possible explains it (if strict).
+        """
+        each = [evidence] * self.batch if isinstance(evidence, SliceEvidence) else list(evidence)
+        values = np.stack([one.values for one in each])
+        logs = [
+            f.step([replace(one, values=seen) for one, seen in zip(each, self._shown(values, s), strict=True)])
+            for s, f in enumerate(self.filters)
+        ]
+        return self._weigh(np.stack(logs, axis=1), values)
+
+    def step_batch(
+        self,
+        values: np.ndarray,
+        phase: np.ndarray,
+        job_class: np.ndarray,
+        age_before: np.ndarray,
+        save_ends: np.ndarray,
+    ) -> np.ndarray:
+        """The fast path of `step`: no actions, no soft evidence.  [B, width] values -> [B] log evidence."""
+        logs = [
+            f.step_batch(self._shown(values, s), phase, job_class, age_before, save_ends)
+            for s, f in enumerate(self.filters)
+        ]
+        return self._weigh(np.stack(logs, axis=1), values)
+
+    def _shown(self, values: np.ndarray, s: int) -> np.ndarray:
+        """What a setting has to explain: a line that it never prints says nothing."""
+        return np.where(self._held_back[s], np.nan, values)
+
+    def _weigh(self, logs: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Weigh the settings by what they made of the slice.  [B, settings] -> [B]"""
+        spoken = ~np.isnan(values) & (values != self._silence)
+        for s, f in enumerate(self.filters):
+            logs[(spoken & self._held_back[s]).any(axis=1), s] = -np.inf
+            for t, b in reversed(f.set_aside):
+                if t != self.time:
+                    break
+                logs[b, s] = -np.inf
+        with np.errstate(divide="ignore"):
+            before = np.log(self.weights)
+        joint = before + logs
+        peak = joint.max(axis=1)
+        stuck = peak == -np.inf
+        for b in np.flatnonzero(stuck):
+            self._impossible(int(b))
+        joint[stuck], peak[stuck] = before[stuck], 0.0
+        share = np.exp(joint - peak[:, None])
+        total = share.sum(axis=1)
+        self.weights = share / total[:, None]
+        self.time += 1
+        return np.log(total) + peak
+
+    def _impossible(self, b: int) -> None:
+        if self.strict:
+            raise ImpossibleEvidence(f"slice {self.time}, instance {b}: no believed state and no verbosity gives this")
+        for f in self.filters:  # the prediction stands, in every setting
+            f.belief[b] = f._after[b] / f._after[b].sum()
+        self.set_aside.append((self.time, b))

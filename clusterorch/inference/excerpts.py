@@ -181,6 +181,7 @@ class Excerpts:
         """[pattern_size] log likelihood ratio of a mark against the empty slot; updates `shown`."""
         number = self.number[mark.kind]
         unseen = np.array([k not in shown.kinds for k in range(len(self.kinds))])
+        named = sorted({e for k, whom in shown.named if k == number and len(whom) == 1 for e in whom})
         new_kind, new_entity = shown.admit(number, mark.entities, self.info)
         result = np.zeros(self.plan.pattern_size)
         if not new_entity:
@@ -197,17 +198,24 @@ class Excerpts:
                 chances = by_site[j]
                 value += np.log(chances[:, number] / chances[:, unseen].sum(axis=1)) - base
             if mark.entities and total > 1:
-                value += self._entity_term(pattern.site_kind, entity_kind, by_relation[j][number], mark.entities, total)
+                kinds = pattern.site_kind, entity_kind
+                value += self._entity_term(*kinds, by_relation[j][number], mark.entities, named, total)
             result[at : at + sites] = value
         return result
 
     def _entity_term(
-        self, site_kind: str, entity_kind: str, chances: np.ndarray, entities: tuple[int, ...], total: float
-    ) -> np.ndarray:
-        """[sites] log p(one of these entities | the kind is shown), against all alike."""
-        relation = self.relations(site_kind, entity_kind)[:, list(entities)]
-        share = chances[relation].mean(axis=1) / (self.counts(site_kind, entity_kind) @ chances)
-        return np.log((1.0 - self.contamination) * share * total + self.contamination)
+        self, site_kind: str, entity_kind: str, chances: np.ndarray, entities: tuple[int, ...],
+        named: list[int], total: float,
+    ) -> np.ndarray:  # fmt: skip
+        """[sites] log p(one of these entities | the kind is shown, none of those named before), against all alike."""
+        relation = self.relations(site_kind, entity_kind)
+        anybody = (self.counts(site_kind, entity_kind) @ chances)[:, None]
+
+        def law(whom: list[int]) -> np.ndarray:
+            return (1.0 - self.contamination) * chances[relation[:, whom]] / anybody + self.contamination / total
+
+        left = np.maximum(1.0 - law(named).sum(axis=1), _TINY)
+        return np.log(law(list(entities)).mean(axis=1) / left * (total - len(named)))
 
 
 def continuous_kind(network: Network, signal: int) -> bool:

@@ -104,6 +104,7 @@ class MarkFilter:
         self.shown = Shown()
         self.last = np.zeros(self.network.width)
         self.gap = np.zeros(self.network.width, dtype=np.int64)
+        self._counted = 0  # slices by which `gap` is ahead
         self.log_evidence = 0.0
         for _ in range(preroll):
             self.belief = self._predict(self.belief, onset)
@@ -127,7 +128,9 @@ class MarkFilter:
                 moving = self._predict(moving, self.onset)
                 total += p * moving
             self.belief = total / total.sum()
-        self.gap = np.where(self.gap > 0, np.minimum(self.gap + passed, MOST_GAP - 1), 0)
+        # The likelihoods leave the gaps as they are a slice later; here the slices are counted by themselves.
+        self.gap = np.where(self.gap > 0, np.clip(self.gap + passed - self._counted, 1, MOST_GAP - 1), 0)
+        self._counted = 0
 
     def observe(self, item: Item) -> float:
         """Pass the gap, then condition on the item.  Returns its log evidence against the background's, nats."""
@@ -135,6 +138,7 @@ class MarkFilter:
         patterns = np.zeros(self.plan.pattern_size)
         if item.values is not None:
             likelihood_ratios(self.plan, item.phase, item.values, self.last, self.gap, self._scratch)
+            self._counted = 1
             patterns = self._scratch[3].copy()
         if item.mark is not None:
             patterns = patterns + self.excerpts.ratios(item.mark, item.phase, self.shown)

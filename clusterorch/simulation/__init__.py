@@ -1,1 +1,7 @@
-"""Here lives the clock that runs a compiled model forward, event by event."""
+"""Here lives the simulator: one clock, drawn event by event from the declared model."""
+
+from clusterorch.simulation.interventions import Do
+from clusterorch.simulation.simulator import Simulator, SliceRecord
+from clusterorch.simulation.trace import Trace, simulate
+
+__all__ = ["Do", "Simulator", "SliceRecord", "Trace", "simulate"]

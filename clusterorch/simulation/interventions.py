@@ -23,13 +23,13 @@ import numpy as np
 from clusterorch.errors import InvalidIntervention
 from clusterorch.models.compile import Network
 from clusterorch.models.spec import PHASES, SEVERITIES, Signal
-from clusterorch.simulation.causes import ARRIVAL, GATE
 from clusterorch.simulation.plan import FOREVER
 
 _TEXT = re.compile(
     r"(?P<name>[^=@\[\]]+)(?:\[(?P<entity>[0-9]{1,9})\])?=(?P<value>[^@]*)"
     r"(?:@(?P<start>[0-9]{1,9})(?P<range>:(?P<stop>[0-9]{1,9})?)?)?"
 )
+GATE, ARRIVAL = range(2)  # what is set of an edge
 _SILENT, _SPOKEN = 0.0, 1.0
 
 

@@ -14,6 +14,7 @@ from numba import njit
 from clusterorch.models.compile import Network, family_kinds
 from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE, FIRST, Rows, Situation
 from clusterorch.models.spec import RELATIONS
+from clusterorch.simulation.state import State
 
 _MIX_0, _MIX_1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT = np.uint64(29)
@@ -30,7 +31,7 @@ class SituationTable(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def find_place(keys, bits, packed):
+def find_place(keys: np.ndarray, bits: int, packed: int) -> int:
     """Place of a key, or of the free cell where it belongs."""
     h = (np.uint64(bits) * _MIX_0) ^ (np.uint64(packed) * _MIX_1)
     h = h ^ (h >> _SHIFT)
@@ -43,13 +44,13 @@ def find_place(keys, bits, packed):
 
 
 @njit(cache=True, error_model="numpy")
-def pack(severity, phase, job_class):
+def pack(severity: int, phase: int, job_class: int) -> int:
     """What a situation depends on beside the active mechanisms, in one number."""
     return (severity * 64 + phase) * 4 + job_class
 
 
 @njit(cache=True, error_model="numpy")
-def look_up(table, state):
+def look_up(table: SituationTable, state: State) -> int:
     """Number the situation of every instance; returns how many are not known yet (-1)."""
     missing = 0
     for b in range(state.variant.shape[0]):

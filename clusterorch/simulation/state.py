@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterorch.models.compile import Network
+from clusterorch.models.compile import Network, family_kinds
 from clusterorch.models.rows import CONTINUOUS
 from clusterorch.models.spec import PHASES, STREAMS
-from clusterorch.models.compile import family_kinds
 
 
 class State(NamedTuple):

@@ -64,13 +64,16 @@ def read_events(file: str | Path) -> Iterator[Event]:
         IngestError: the file cannot be opened, or a line is not an event.
     """
     try:
-        lines = Path(file).open(encoding="utf-8")
+        with Path(file).open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                yield _event(line, f"{file}:{number}")
     except OSError as error:
         raise IngestError(f"{file}: {error.strerror}") from error
-    with lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                fields = json.loads(line)
-                yield Event(**fields | {"causes": tuple(fields["causes"])})
-            except (ValueError, TypeError, KeyError) as error:
-                raise IngestError(f"{file}:{number}: not an event ({error})") from error
+
+
+def _event(line: str, where: str) -> Event:
+    try:
+        fields = json.loads(line)
+        return Event(**fields | {"causes": tuple(fields["causes"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise IngestError(f"{where}: not an event ({error})") from error

@@ -38,3 +38,19 @@ def test_filter_equals_the_walk(seed, classes, actions, hidden):
         )
         assert_same(mine, theirs, 1e-12)
         np.testing.assert_allclose(log_evidence, reference.log_evidence, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("actions", [False, True])
+def test_hidden_timers_equal_published_timers_where_progress_is_published(seed, actions):
+    published, hidden = network(), network(hidden_age=True)
+    # Four slices of halt let every limit of the hot world run out.
+    evidence = Pair(published, seed, 10, actions=actions).evidence
+    one, other = Filter(published), Filter(hidden)
+    for now in evidence:
+        assert one.step(now)[0] == pytest.approx(other.step(now)[0], abs=1e-11)
+        ageless: dict[tuple, float] = {}
+        for key, p in as_states(hidden, other.belief[0]).items():
+            key = key if key == ("none",) else (*key[:-1], 0)  # noqa: PLW2901
+            ageless[key] = ageless.get(key, 0.0) + p
+        assert_same(as_states(published, one.belief[0]), ageless, 1e-12)

@@ -1,0 +1,132 @@
+"""Here live the commands about incidents; what they need is imported when they run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from clusterorch.cli.writing import refuse_to_replace, write_whole
+from clusterorch.errors import ClusterorchError
+
+PROGRAM = "clusterorch"
+HAZARDS = "hazards"
+Repeated = UseAppendAction[tuple[str, ...]]
+
+
+@dataclass
+class Diagnose:
+    """Tell what broke, where and since when, from the logs there are."""
+
+    paths: Positional[tuple[Path, ...]]
+    """Log files, and folders of them."""
+    as_json: Annotated[bool, arg(name="json")] = False
+    """Print one JSON object and nothing else."""
+    model: str = "reference"
+    """Name of a model, or a file."""
+    overlay: Repeated = ()
+    """Overlay, a name or a file."""
+    top: int = 5
+    """Places, and lines for and against, that are shown."""
+    out: Path | None = None
+    """Also write the JSON object here."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        """Print the diagnosis."""
+        import json
+
+        from clusterorch.diagnosis.diagnose import default_incident_model, diagnose, to_json
+        from clusterorch.reports.terminal import show_diagnosis
+        from clusterorch.reports.wording import terminal
+        from clusterorch.telemetry.patterns import load_formats, shipped_formats
+        from clusterorch.telemetry.reading import read_paths
+
+        if self.top < 1:
+            raise ClusterorchError(f"--top {self.top}: show at least one")
+        if self.out is not None:
+            refuse_to_replace(self.out, force=self.force)
+        model = default_incident_model(self.model, self.overlay)
+        diagnosis = diagnose(model, read_paths(self.paths, load_formats(shipped_formats())))
+        text = json.dumps(to_json(diagnosis), allow_nan=True, indent=1) + "\n"
+        if self.out is not None:
+            write_whole(self.out, lambda path: path.write_text(text, encoding="utf-8"), force=self.force)
+        if self.as_json:
+            sys.stdout.write(text)
+        else:
+            show_diagnosis(diagnosis, terminal(), top=self.top)
+
+
+@dataclass(kw_only=True)
+class Simulate:
+    """Play one episode; keep its telemetry, its truth and, if asked, its logs as people would have them."""
+
+    out: Path
+    """Folder for the trace; logs go below it."""
+    fault: str = HAZARDS
+    """MODE.VARIANT[/SITE[/SEVERITY]]; MODE, of whose variants one is drawn by share; none; or what hazards bring."""
+    layout: str = "4x8"
+    """Nodes x GPUs."""
+    seed: int = 0
+    """Of the noise."""
+    slices: int = 240
+    """Length of the episode."""
+    at: int = 20
+    """Slice in which the fault enters."""
+    do: Repeated = ()
+    """Intervention, NAME=VALUE[@FROM[:TO]]."""
+    logs: bool = False
+    """Write logs too."""
+    protocol: Literal["complete", "covered", "excerpt"] = "complete"
+    """What of the logs people have."""
+    model: str = "reference"
+    """Name of a model, or a file."""
+    overlay: Repeated = ()
+    """Overlay, a name or a file."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        """Print the cascade and write the files."""
+        from clusterorch.reports.wording import terminal
+        from clusterorch.simulation import command
+
+        if self.fault != HAZARDS and not 0 <= self.at < max(self.slices, 1):
+            raise ClusterorchError(f"--at {self.at}: the episode has slices 0..{self.slices - 1}")
+        command.run(
+            None if self.fault == HAZARDS else self.fault, self.layout, self.seed, self.out, logs=self.logs,
+            protocol=self.protocol, do=self.do, slices=self.slices, at=self.at, model=self.model,
+            overlays=self.overlay, force=self.force, command=self.words(), console=terminal(markup=True),
+        )  # fmt: skip
+
+    def words(self) -> str:
+        """The command that makes the same episode again, wherever it is kept."""
+        words = [PROGRAM, "simulate"]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("out", "force") or value == field.default:
+                continue
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [f"--{field.name}"] + ([] if one is True else [str(one)])
+        return shlex.join(words)
+
+
+@dataclass
+class Demo:
+    """Play one incident, diagnose it slice by slice, then diagnose the logs of a real one."""
+
+    out: Path
+    """Folder for the picture."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        """Run the demonstration."""
+        from clusterorch import demo
+
+        demo.run(self.out, force=self.force)

@@ -1,0 +1,155 @@
+"""Here lives the reading of contiguous logs: in them what is not printed counts as well as what is.
+
+A stream is contiguous if its files keep talking: informational lines or samples in a fair share of the
+slices of a long enough span.  Its signals are then laid out slice by slice as the filter reads telemetry.  A
+signal that is merely informational counts as absent only once the stream has shown it: until then
+nobody knows whether it is logged at all.  Samples are taken as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clusterorch.diagnosis.universe import Universe
+from clusterorch.models.compile import Network
+from clusterorch.models.rows import CHORUS, CONTINUOUS, FIRST, KIND_OF_FAMILY
+from clusterorch.models.spec import PHASES
+from clusterorch.telemetry.readings import PhaseMark, Reading
+
+LEAST_SLICES, LEAST_LINES, LEAST_SHARE = 20, 15, 0.2
+MOST_SLICES = 20_000
+COUNT_EDGES = (1, 2, 10, 100)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Logs laid out in slices: values [slices, width], the phase of each, and the readings in each."""
+
+    values: np.ndarray
+    phases: list[int]
+    readings: list[list[Reading]]
+    streams: frozenset[str]
+
+
+def wall_clock(readings: Iterable[Reading]) -> list[Reading]:
+    """Readings with a time on the common clock."""
+    return [r for r in readings if r.clock == "wall" and r.time is not None]
+
+
+def contiguous_streams(network: Network, readings: Sequence[Reading]) -> frozenset[str]:
+    """Streams whose informational lines or samples fill most slices of a span of at least five minutes."""
+    declared = {s.name: s for s in network.spec.signal}
+    dt = network.spec.model.slice_seconds
+    found = set()
+    for stream in {s.stream for s in network.spec.signal}:
+        regular = {
+            int((r.time or 0.0) // dt)
+            for r in wall_clock(readings)
+            if r.signal in declared
+            and declared[r.signal].stream == stream
+            and (declared[r.signal].verbosity == "info" or not declared[r.signal].lines)
+        }
+        if regular:
+            span = max(regular) - min(regular) + 1
+            if span >= LEAST_SLICES and len(regular) >= max(LEAST_LINES, LEAST_SHARE * span):
+                found.add(stream)
+    return frozenset(found)
+
+
+def lay_out(
+    network: Network,
+    universe: Universe,
+    readings: Sequence[Reading],
+    marks: Sequence[PhaseMark],
+    streams: frozenset[str],
+) -> Laid:
+    """Readings of contiguous streams in slices, from the first timed line of all to the last."""
+    dt = network.spec.model.slice_seconds
+    timed = sorted(wall_clock(readings), key=lambda r: (r.time, r.file, r.order))
+    first = float(timed[0].time or 0.0)
+    count = min(int((float(timed[-1].time or 0.0) - first) // dt) + 1, MOST_SLICES)
+    values = np.full((count, network.width), np.nan)
+    grouped: list[list[Reading]] = [[] for _ in range(count)]
+    index = {s.name: i for i, s in enumerate(network.spec.signal)}
+    for reading in timed:
+        at = int((float(reading.time or 0.0) - first) // dt)
+        if at < count and reading.signal in index:
+            grouped[at].append(reading)
+    _fill_silence(network, universe, timed, values, streams, first)
+    for at, group in enumerate(grouped):
+        _fill_readings(network, universe, group, values[at], index, streams)
+    return Laid(values, _phases(marks, first, dt, count), grouped, streams)
+
+
+def _fill_silence(
+    network: Network,
+    universe: Universe,
+    timed: list[Reading],
+    values: np.ndarray,
+    streams: frozenset[str],
+    first: float,
+) -> None:
+    """Zero, nobody and nothing, wherever a contiguous stream was alive and printed none of a kind."""
+    dt = network.spec.model.slice_seconds
+    seen = {r.signal for r in timed}
+    for s, signal in enumerate(network.spec.signal):
+        if signal.stream not in streams or not signal.lines or KIND_OF_FAMILY[signal.family] == CONTINUOUS:
+            continue
+        if signal.verbosity == "info" and signal.name not in seen:
+            continue
+        alive = [r for r in timed if r.stream == signal.stream]
+        start = int((float(alive[0].time or 0.0) - first) // dt)
+        stop = int((float(alive[-1].time or 0.0) - first) // dt) + 1
+        at = network.slice_of(s)
+        if KIND_OF_FAMILY[signal.family] == FIRST:
+            values[start:stop, at] = -1.0
+        else:
+            named = [n for (kind, n) in universe.names if kind == signal.entity] if signal.entity != "job" else [0]
+            values[start:stop, at.start + np.array(sorted(named), dtype=np.int64)] = 0.0
+
+
+def _fill_readings(
+    network: Network,
+    universe: Universe,
+    group: list[Reading],
+    row: np.ndarray,
+    index: dict[str, int],
+    streams: frozenset[str],
+) -> None:
+    counts: dict[int, float] = {}
+    for reading in group:
+        s = index[reading.signal]
+        signal = network.spec.signal[s]
+        kind = KIND_OF_FAMILY[signal.family]
+        if signal.stream not in streams and signal.lines:
+            continue
+        entity = 0 if kind == FIRST else universe.entity(reading.entity)
+        if entity < 0:
+            continue
+        at = int(network.signal_offset[s]) + entity
+        if kind == FIRST:
+            row[at] = universe.entity(reading.entity) if row[at] < 0 else row[at]
+        elif kind == CONTINUOUS:
+            if isinstance(reading.value, int | float):
+                row[at] = float(reading.value)
+        elif signal.values:
+            if reading.value in signal.values:
+                row[at] = float(signal.values.index(str(reading.value)))
+        elif signal.family == "count":
+            counts[at] = counts.get(at, 0.0) + (float(reading.value) if isinstance(reading.value, int | float) else 1.0)
+            row[at] = float(np.searchsorted(COUNT_EDGES, counts[at], side="right"))
+        elif kind == CHORUS or reading.value:
+            row[at] = 1.0
+
+
+def _phases(marks: Sequence[PhaseMark], first: float, dt: float, count: int) -> list[int]:
+    """The phase last marked by then; a job is taken to be stepping before any mark."""
+    phases = [PHASES.index("step")] * count
+    for mark in sorted((m for m in marks if m.time is not None and m.clock == "wall"), key=lambda m: (m.time, m.order)):
+        at = max(0, int((float(mark.time or 0.0) - first) // dt))
+        for t in range(at, count):
+            phases[t] = PHASES.index(mark.phase)
+    return phases

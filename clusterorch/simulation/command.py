@@ -1,0 +1,105 @@
+"""Here lives the simulate command: one episode, its trace, and its logs as people would have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from clusterorch.errors import InvalidIntervention
+from clusterorch.models import Layout, Model, load
+from clusterorch.probability.noise import causal_uniform, stream_key
+from clusterorch.simulation.simulator import DEFAULT_ENTRY
+from clusterorch.simulation.trace import TRACE_FILES, Trace, refuse_to_replace, simulate
+from clusterorch.telemetry.events import CASCADE
+from clusterorch.telemetry.writing import PROTOCOLS, write_logs
+
+LOGS = "logs"  # folder below the trace's
+_MOST_SHOWN = 40
+
+
+def run(
+    fault: str | None = None, layout: str | Layout = "4x8", seed: int = 0, out: str | Path | None = None, *,
+    logs: bool = False, protocol: str = "complete", do: Sequence[str] = (), slices: int = 240, at: int = DEFAULT_ENTRY,
+    start: str = "step", model: str | Path = "reference", overlays: Sequence[str | Path] = (), force: bool = False,
+    command: str | None = None, console: Console | None = None,
+) -> Trace:  # fmt: skip
+    """Simulate one episode, print its cascade, and keep it if asked.
+
+    Args:
+        fault: `mode.variant[/site[/severity]]`, or a mode, whose variant is then drawn by its share; None:
+            whatever the declared hazards bring.
+        layout: nodes x GPUs.
+        seed: of the noise.
+        out: folder for the trace; None: nothing is written.
+        logs: write the logs too, below `out/logs`.
+        protocol: how the logs show it: complete, covered, excerpt.
+        do: interventions, as `NAME=VALUE@FROM:TO`.
+        slices: how many.
+        at: slice in which the fault enters.
+        start: phase in which the job begins.
+        model: name or path of the model.
+        overlays: names or paths, applied in order.
+        force: replace files.
+        command: the command line, noted in the metadata.
+        console: where to print.
+
+    Raises:
+        InvalidIntervention: `fault`, `do`, `start` or `protocol` names what there is not.
+        OutputExists: a file is there already, and not `force`.
+    """
+    if protocol not in PROTOCOLS:
+        raise InvalidIntervention(f"protocol {protocol!r}: give one of {', '.join(PROTOCOLS)}")
+    if logs and out is None:
+        raise InvalidIntervention("logs need a folder to be written to: give out")
+    if slices < 1:
+        raise InvalidIntervention(f"{slices} slices: give 1 or more")
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        refuse_to_replace([folder / name for name in TRACE_FILES], force=force)
+    loaded = load(model, layout=layout, overlays=overlays)
+    trace = simulate(
+        loaded, slices, seed=seed, fault=drawn_variant(loaded, fault, seed), at=at, do=do, start=start, command=command
+    )
+    files: list[Path] = []
+    if folder is not None:
+        if logs:
+            said = (loaded, trace.values, trace.published, trace.events)
+            files = write_logs(*said, folder / LOGS, protocol=protocol, seed=seed, force=force)
+        trace.save(folder, force=force)
+    _show(trace, folder, files, console or Console(soft_wrap=True))
+    return trace
+
+
+def drawn_variant(model: Model, fault: str | None, seed: int) -> str | None:
+    """The variant that a fault names; of a mode, one drawn by its share."""
+    mode = model.modes.get((fault or "").split("/")[0])
+    if mode is None or fault is None:
+        return fault
+    u, chosen = causal_uniform(0, 0, 0, *stream_key(seed, "variant", 0, 0)), mode.variant[0]
+    passed = 0.0
+    for variant in mode.variant:
+        chosen = variant if passed <= u and variant.share > 0.0 else chosen
+        passed += variant.share
+    return ".".join((mode.name, chosen.name)) + fault[len(mode.name) :]
+
+
+def _show(trace: Trace, folder: Path | None, files: Sequence[Path], console: Console) -> None:
+    """The cascade, change by change, and where things were written."""
+    for found in trace.faults:
+        place = f"{found['site_kind']} {found['site']}"
+        console.print(f"[bold]{found['variant']}[/] at {place} from slice {found['slice']} on")
+    if not trace.faults:
+        console.print("no fault started")
+    hidden = [event for event in trace.events if event.source == CASCADE]
+    for event in hidden[:_MOST_SHOWN]:
+        name = event.payload.get("name") or event.payload.get("variant") or ""
+        console.print(f"{event.time:9.1f} s  {event.kind:<13}  {escape(str(name))}  ({event.entity})")
+    if len(hidden) > _MOST_SHOWN:
+        console.print(f"... and {len(hidden) - _MOST_SHOWN} more changes")
+    lines = len(trace.events) - len(hidden)
+    console.print(f"{trace.slices} slices, {len(hidden)} changes, {lines} lines")
+    if folder is not None:
+        console.print(f"written to {escape(str(folder))}" + (f", logs in {len(files)} files" if files else ""))

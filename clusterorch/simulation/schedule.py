@@ -1,0 +1,85 @@
+"""Here lives the published schedule: phases, job class, age of a halt, progress and copies."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from clusterorch.causal.slices import DOWN, HALTED, MOVING
+from clusterorch.models.spec import PHASES
+from clusterorch.simulation.plan import HALTING_PHASES, LAUNCH, SAVE, STOP, CausalPlan
+from clusterorch.simulation.state import State
+
+STEP = PHASES.index("step")
+
+
+@njit(cache=True, error_model="numpy")
+def move_phase(plan: CausalPlan, state: State, actions: np.ndarray) -> None:
+    """The published schedule."""
+    for b in range(actions.shape[0]):
+        phase, clock = state.phase[b], state.clock[b]
+        if actions[b] >= 0 and plan.restarts[actions[b]] == 1:
+            phase, clock = LAUNCH, 0
+        elif state.job_class[b] == DOWN:
+            phase, clock = STOP, 0
+        elif state.job_class[b] == MOVING:
+            clock += 1
+            if clock >= plan.duration[phase]:
+                phase, clock = plan.following[phase], 0
+        state.phase[b], state.clock[b] = phase, clock
+
+
+@njit(cache=True, error_model="numpy")
+def set_phase(state: State, phase: int) -> None:
+    """An intervention sets the phase; where it is another one, its clock starts."""
+    for b in range(state.phase.shape[0]):
+        state.clock[b] = 0 if state.phase[b] != phase else state.clock[b]
+        state.phase[b] = phase
+
+
+@njit(cache=True, error_model="numpy")
+def judge_job(plan: CausalPlan, state: State) -> None:
+    """Job class, age of the halt, progress, and whether a save ends here."""
+    for b in range(state.bits.shape[0]):
+        bits, phase = state.bits[b], state.phase[b]
+        halting = plan.stall
+        if phase == SAVE:
+            halting |= plan.block_save
+        if HALTING_PHASES >> phase & 1:
+            halting |= plan.block_start
+        kind = MOVING
+        if bits & plan.crash:
+            kind = DOWN
+        elif bits & halting:
+            kind = HALTED
+        state.job_class[b] = kind
+        state.age[b] = state.age_before[b] + 1 if kind == HALTED else 0
+        state.save_ends[b] = 1 if phase == SAVE and state.clock[b] == plan.duration[SAVE] - 1 else 0
+        state.saved[b] = 1 if state.save_ends[b] and kind == MOVING else 0
+        if kind == MOVING and phase == STEP:
+            state.progress[b] += 1.0 / _slowdown(plan.slowdown, bits & plan.slow, state.severity[b])
+        if state.saved[b]:
+            _save(plan, state, b)
+
+
+@njit(cache=True, error_model="numpy")
+def _slowdown(slowdown, bits, severity):
+    """Step time over its own level: of several slow mechanisms, the slowest counts."""
+    slowest = 1.0
+    if bits:
+        for m in range(slowdown.shape[0]):
+            if bits >> m & 1:
+                slowest = max(slowest, slowdown[m, severity])
+    return slowest
+
+
+@njit(cache=True, error_model="numpy")
+def _save(plan, state, b):
+    """A copy is completed, poisoned if the weights are."""
+    state.saves[b] += 1
+    state.held[b] = min(state.held[b] + 1, plan.copies)
+    for c in range(state.held[b] - 1, 0, -1):
+        state.copy_progress[b, c] = state.copy_progress[b, c - 1]
+    state.copy_progress[b, 0] = state.progress[b]
+    if state.bits[b] & plan.poison:
+        state.poisoned[b] = min(state.poisoned[b] + 1, plan.copies)

@@ -1,0 +1,119 @@
+"""Here lives the fault slot: what an action does to it, how a fault leaves it, how one enters.
+
+To hand a tuple of arrays to a function counts a reference to each: calls inside loops over
+instances and edges therefore pass numbers, save in what happens rarely.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from clusterorch.probability.noise import causal_uniform
+from clusterorch.simulation.channels import CLEARS, ONSET, RECOVERY, SEVERITY, SITE, SLOT
+from clusterorch.simulation.interventions import Interventions
+from clusterorch.simulation.plan import CausalPlan
+from clusterorch.simulation.state import AGAIN, CLEARED, DRAWN, ENDED, FORCED, NOTHING, REPLACED, State
+
+
+@njit(cache=True, error_model="numpy")
+def act(plan: CausalPlan, state: State, t: int, actions: np.ndarray, targets: np.ndarray) -> None:
+    """The action before the slice, where one is taken."""
+    for b in range(actions.shape[0]):
+        state.entered[b], state.left[b] = NOTHING, NOTHING
+        state.age_before[b] = state.age[b]
+        if actions[b] >= 0:
+            _act_on(plan, state, b, t, actions[b], targets[b])
+
+
+@njit(cache=True, error_model="numpy")
+def _act_on(plan, state, b, t, action, target):
+    restarts = plan.restarts[action] == 1
+    discarded = target if plan.discards[action] else 0
+    poisoned = max(0, state.poisoned[b] - discarded)
+    v = state.variant[b]
+    if v >= 0:
+        per_node = plan.per_node[plan.site_kind[v]]
+        at_site = 0
+        if plan.at_node[action] and per_node > 0 and state.site[b] // per_node == target:
+            at_site = 1
+        clears = 0.0 if poisoned > 0 else plan.clears[action, v, at_site]
+        if clears > 0.0 and causal_uniform(t, SLOT, CLEARS, state.key[b, 0], state.key[b, 1]) < clears:
+            _empty(state, b, CLEARED)
+        elif restarts:
+            state.bits[b] = state.bits[b] & plan.poison if poisoned > 0 else 0
+            state.poisoned[b] = poisoned
+            state.stage[b, :] = 0
+            state.entered[b] = AGAIN
+    if restarts:
+        held = max(0, state.held[b] - discarded)
+        for c in range(held):
+            state.copy_progress[b, c] = state.copy_progress[b, c + discarded]
+        state.held[b] = held
+        state.progress[b] = state.copy_progress[b, 0] if held > 0 else 0.0
+        state.age_before[b] = 0
+
+
+@njit(cache=True, error_model="numpy")
+def draw_slot(plan: CausalPlan, do: Interventions, onset: np.ndarray, state: State, t: int) -> None:
+    """Faults that are put into slots, that end by themselves, and that start."""
+    lasting = plan.crash | plan.stall | plan.block_save | plan.block_start
+    last = onset.shape[1] - 1
+    for b in range(state.variant.shape[0]):
+        forced = False
+        for i in range(do.slot.shape[0]):
+            if do.slot[i, 3] <= t < do.slot[i, 4]:
+                forced = True
+                _force(plan, state, b, t, do.slot[i, 0], do.slot[i, 1], do.slot[i, 2])
+        if do.entry.shape[0] > 0 and do.entry[b, 3] == t:
+            forced = True
+            _force(plan, state, b, t, do.entry[b, 0], do.entry[b, 1], do.entry[b, 2])
+        v = state.variant[b]
+        if forced:
+            continue
+        if v >= 0:
+            ends = plan.recovers[v] if state.bits[b] & lasting == 0 else 0.0
+            if ends > 0.0 and causal_uniform(t, SLOT, RECOVERY, state.key[b, 0], state.key[b, 1]) < ends:
+                _empty(state, b, ENDED)
+            continue
+        u, phase = causal_uniform(t, SLOT, ONSET, state.key[b, 0], state.key[b, 1]), state.phase[b]
+        if u < onset[phase, last]:
+            v = 0
+            for j in range(last):
+                v += 1 if u >= onset[phase, j] else 0
+            _enter(plan, state, b, t, v, -1, -1, DRAWN)
+
+
+@njit(cache=True, error_model="numpy")
+def _empty(state, b, how):
+    """The slot becomes none: every mechanism off, every edge idle, no copies poisoned."""
+    state.variant[b], state.site[b], state.severity[b] = -1, -1, 1
+    state.bits[b], state.poisoned[b] = 0, 0
+    state.entered[b], state.left[b] = NOTHING, how
+    state.stage[b, :] = 0
+
+
+@njit(cache=True, error_model="numpy")
+def _enter(plan, state, b, t, v, site, severity, how):
+    """A variant enters the slot; what is -1 is drawn."""
+    k0, k1 = state.key[b, 0], state.key[b, 1]
+    if severity < 0:
+        u, i = causal_uniform(t, SLOT, SEVERITY, k0, k1), 0
+        for j in range(plan.severities[v] - 1):
+            i += 1 if u >= plan.severity[v, j] else 0
+        severity = plan.severity_level[v, i]
+    if site < 0:
+        site = int(causal_uniform(t, SLOT, SITE, k0, k1) * plan.sites[v])
+    state.variant[b], state.severity[b], state.site[b] = v, severity, min(site, plan.sites[v] - 1)
+    state.entered[b] = how
+
+
+@njit(cache=True, error_model="numpy")
+def _force(plan, state, b, t, v, site, severity):
+    """The slot is set; nothing happens where it is so already."""
+    if state.variant[b] == v and site in (-1, state.site[b]) and severity in (-1, state.severity[b]):
+        return
+    if state.variant[b] >= 0:
+        _empty(state, b, REPLACED)
+    if v >= 0:
+        _enter(plan, state, b, t, v, site, severity, FORCED)

@@ -1,0 +1,122 @@
+"""Here lives the writing of logs as people have them: files by host and stream, under three protocols.
+
+* complete: every line, every sample.
+* covered: a stream of unknown verbosity may leave its informational lines out.
+* excerpt: one file with the first line of each kind, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from clusterorch.causal.slices import MOVING
+from clusterorch.errors import OutputExists
+from clusterorch.models import Model
+from clusterorch.models.spec import PHASES, STREAMS
+from clusterorch.probability.noise import stream_key
+from clusterorch.telemetry.events import Event
+from clusterorch.telemetry.patterns import Formats, load_formats
+from clusterorch.telemetry.printing import Line, Printer
+from clusterorch.telemetry.sheets import counter_lines, sheet
+
+PROTOCOLS = ("complete", "covered", "excerpt")
+_VERBOSITY, _STRANGER = 4, 5  # entities of the noise
+
+
+def write_logs(
+    model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event],
+    folder: str | Path, *, protocol: str = "complete", seed: int = 0, formats: Formats | None = None,
+    force: bool = False,
+) -> list[Path]:  # fmt: skip
+    """Write the logs of an episode; gives the files, sorted.
+
+    Args:
+        model: whose signals the values and events are.
+        values: [T, width] flat values.
+        published: `phase` and `job_class`, [T] each.
+        events: of the episode, in order of time.
+        folder: `HOST/STREAM.log` and `HOST/smi.csv` go below it, or `excerpt.log`.
+        protocol: one of `PROTOCOLS`.
+        seed: of what the writing itself decides: rows, numbers of lines, verbosity.
+        formats: rows with templates; those that the model names if None.
+        force: replace files.
+
+    Raises:
+        OutputExists: a file is there already, and not `force`.
+    """
+    printer = Printer(model, formats or load_formats(model.format_files), stream_key(seed, "write", 0, 0))
+    lines = _lines(printer, model, values, published, events)
+    chosen = next((p for p in model.spec.protocol if p.name == protocol), None)
+    if protocol == "excerpt":
+        stray = chosen.entity_contamination if chosen else 0.0
+        told = [line for line in lines if line.kind[0] not in printer.signals or printer.signals[line.kind[0]].lines]
+        files = {"excerpt.log": [line.text for line in _excerpt(printer, told, stray)]}
+    else:
+        quiet = _quiet(printer, chosen.info_share if chosen else 1.0) if protocol == "covered" else set()
+        files = _by_file(line for line in lines if line.verbosity != "info" or line.stream not in quiet)
+        for host, rows in sheet(printer, model, values).items():
+            files[f"{host}/smi.csv"] = rows
+    return _write(Path(folder), files, force=force)
+
+
+def _lines(
+    printer: Printer, model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event]
+) -> list[Line]:
+    """Every line, in order of time."""
+    dt, count = model.spec.model.slice_seconds, len(values)
+    bounds = np.searchsorted([e.time for e in events], np.arange(count + 1) * dt).tolist()
+    done = (published["phase"] == PHASES.index("step")) & (published["job_class"] == MOVING)
+    steps = np.cumsum(done).tolist()
+    lines = list(counter_lines(printer, model, values))
+    before = -1
+    for t, (first, last) in enumerate(pairwise(bounds)):
+        phase = int(published["phase"][t])
+        if phase != before:
+            lines += printer.phase(phase, t * dt, steps[t])
+        before = phase
+        lines += printer.lines(events[first:last], values[t], steps[t])
+    return sorted(lines, key=lambda line: line.time)
+
+
+def _quiet(printer: Printer, info_share: float) -> set[str]:
+    """Streams whose verbosity leaves informational lines out."""
+    draws = {stream: printer.uniform(0, _VERBOSITY, i) for i, stream in enumerate(STREAMS)}
+    return {stream for stream, u in draws.items() if u >= info_share}
+
+
+def _excerpt(printer: Printer, lines: Sequence[Line], stray: float) -> list[Line]:
+    """The first line of each kind; some are of another host than the one that first printed it."""
+    first: dict[tuple[str, str], Line] = {}
+    of_kind: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        first.setdefault(line.kind, line)
+        of_kind.setdefault(line.kind, []).append(line)
+    chosen = []
+    for number, (kind, line) in enumerate(first.items()):
+        others = of_kind[kind]
+        if printer.uniform(number, _STRANGER, 0) < stray:
+            line = others[int(printer.uniform(number, _STRANGER, 1) * len(others))]
+        chosen.append(line)
+    return sorted(chosen, key=lambda line: line.time)
+
+
+def _by_file(lines: object) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    for line in lines:  # type: ignore[attr-defined]
+        files.setdefault(f"{line.host}/{line.stream}.log", []).append(line.text)
+    return files
+
+
+def _write(folder: Path, files: Mapping[str, list[str]], *, force: bool) -> list[Path]:
+    paths = {folder / name: rows for name, rows in files.items()}
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        raise OutputExists(f"{there[0]} exists; give another folder, or force")
+    for path, rows in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return sorted(paths)

@@ -1,0 +1,106 @@
+"""Other ways in which the same incident could have been logged: each takes {file name: text} and gives the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+
+Logs = dict[str, str]
+LATER = dt.timedelta(hours=7, minutes=13)
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
+_CLOCK = r"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"
+
+
+def hosts_renamed(logs: Logs, hosts: set[str]) -> Logs:
+    """Every host under another name, in an order that turns theirs round; in names of files as well."""
+    names = {host: f"zone{99 - i}" for i, host in enumerate(sorted(hosts))}
+
+    def renamed(text: str) -> str:
+        for host, name in names.items():
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", name, text)
+        return text
+
+    return {renamed(file): renamed(text) for file, text in logs.items()}
+
+
+def files_renamed(logs: Logs) -> Logs:
+    """Files under names that say nothing."""
+    return {f"part.{i}": text for i, text in enumerate(logs.values())}
+
+
+def files_turned_round(logs: Logs) -> Logs:
+    """Files in the opposite order, their names kept but for a number in front."""
+    return {f"{i:02d}-{file}": logs[file] for i, file in enumerate(sorted(logs, reverse=True))}
+
+
+def carriage_returns(logs: Logs) -> Logs:
+    return {file: text.replace("\n", "\r\n") for file, text in logs.items()}
+
+
+def lines_thrice(logs: Logs) -> Logs:
+    """Every line three times in a row, as a fan-out to three ranks prints it; a stack so torn apart is none."""
+
+    def thrice(text: str) -> str:
+        return "".join(3 * line for line in text.splitlines(keepends=True))
+
+    return {file: text if text.startswith("Thread ") else thrice(text) for file, text in logs.items()}
+
+
+def blocks_by_rank(logs: Logs, allowed: set[str]) -> Logs:
+    """A whole file three times, each time with another rank in front of its lines."""
+
+    def once(text: str, rank: int) -> str:
+        return "".join(f"[rank{rank}]: {line}" for line in text.splitlines(keepends=True))
+
+    return {f: "".join(once(text, k) for k in range(3)) if f in allowed else text for f, text in logs.items()}
+
+
+def clocks_later(logs: Logs) -> Logs:
+    """All clocks later by some hours; what tells no time stays."""
+    return {file: later(text) for file, text in logs.items()}
+
+
+def later(text: str) -> str:
+    for pattern, change in _SHAPES.items():
+        text = re.sub(pattern, change, text)
+    return text
+
+
+def _moment(found: re.Match[str], year: int, month: int, day: int) -> dt.datetime:
+    parts: Mapping[str, str] = found.groupdict()
+    return dt.datetime(year, month, day, int(parts["h"]), int(parts["m"]), int(parts["s"])) + LATER
+
+
+def _dated(found: re.Match[str]) -> str:
+    mark, gap = found["mark"], found["gap"]
+    moment = _moment(found, int(found["year"]), int(found["mon"]), int(found["day"]))
+    return f"{moment:%Y}{mark}{moment:%m}{mark}{moment:%d}{gap}{moment:%H:%M:%S}"
+
+
+def _glog(found: re.Match[str]) -> str:
+    return f"{found['level']}{_moment(found, 2023, int(found['mon']), int(found['day'])):%m%d %H:%M:%S}"
+
+
+def _ctime(found: re.Match[str]) -> str:
+    moment = _moment(found, int(found["year"]), _MONTHS.index(found["month"]) + 1, int(found["day"]))
+    return f"{moment:%a} {_MONTHS[moment.month - 1]} {moment.day:2d} {moment:%H:%M:%S %Y}"
+
+
+def _syslog(found: re.Match[str]) -> str:
+    moment = _moment(found, 2023, _MONTHS.index(found["month"]) + 1, int(found["day"]))
+    return f"{_MONTHS[moment.month - 1]} {moment.day:2d} {moment:%H:%M:%S}"
+
+
+def _boot(found: re.Match[str]) -> str:
+    return f"[{float(found['boot']) + LATER.total_seconds():13.6f}]"
+
+
+_SHAPES: dict[str, Callable[[re.Match[str]], str]] = {
+    rf"(?P<year>20\d\d)(?P<mark>[-/])(?P<mon>\d\d)(?P=mark)(?P<day>\d\d)(?P<gap>[ T]){_CLOCK}": _dated,
+    rf"(?P<level>(?:^|(?<=[\[\n]))[IWEF])(?P<mon>\d\d)(?P<day>\d\d) {_CLOCK}": _glog,
+    rf"[A-Z][a-z][a-z] {_MONTH} +(?P<day>\d\d?) {_CLOCK} (?P<year>20\d\d)": _ctime,
+    rf"(?:^|(?<=\n)){_MONTH} +(?P<day>\d\d?) {_CLOCK}(?= \w)": _syslog,
+    r"(?:^|(?<=\n))\[ *(?P<boot>\d{1,9}\.\d{6})\]": _boot,
+}

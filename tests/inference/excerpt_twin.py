@@ -1,0 +1,268 @@
+"""Here lives the generative twin of the excerpt protocol: episodes drawn from the law that excerpts declare.
+
+A fault may be older than the first line.  Between two items a number of slices passes by the gap
+law, in the step phase, nothing published.  An item is a line: its kind is drawn in proportion to
+p(at least one entity shows it | state) among the kinds not shown yet, then whom it names; once
+something else has been shown, informational kinds may come again.  Hidden states are drawn by
+`tests.reference.draws`, chances by the rules of the file: nothing compiled is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from clusterorch.inference.excerpts import Kind, Mark
+from clusterorch.inference.marks import Item
+from clusterorch.models.compile import Network
+from clusterorch.models.ground import limit_slices
+from clusterorch.models.spec import Protocol, Signal
+from tests.reference import emissions
+from tests.reference.draws import Draws, State
+
+CONTINUOUS = ("gaussian", "log_ratio")
+
+
+@dataclass
+class Excerpt:
+    """One drawn excerpt: what it shows, and the state in which each item was printed."""
+
+    items: list[Item]
+    states: list[State]
+
+
+def gap_chances(protocol: Protocol) -> np.ndarray:
+    """[gaps] the same slice, else a short or a long geometric number of slices, cut at three long means."""
+    chances = [protocol.same_slice]
+    longest = int(3 * protocol.long_slices)
+    for mean, share in (
+        (protocol.gap_slices, 1 - protocol.same_slice - protocol.long_share),
+        (protocol.long_slices, protocol.long_share),
+    ):
+        mass = [(1 - 1 / mean) ** (k - 1) / mean for k in range(1, longest + 1)]
+        scaled = [share * m / math.fsum(mass) for m in mass]
+        chances[1:] = [a + b for a, b in zip(chances[1:], scaled, strict=True)] if chances[1:] else scaled
+    return np.array(chances)
+
+
+@dataclass
+class Twin:
+    """Draws excerpts.
+
+    Args:
+        network: only its declared model and its layout are read.
+        limits: seconds of the timers.
+        protocol: numbers of the excerpt protocol.
+        span: slices that an excerpt is expected to cover.
+        seed: of everything drawn.
+        again: share of items that name a further entity of a kind shown before.
+        sampled: continuous signals whose values come with every item; gaps are then known, one slice or more.
+    """
+
+    network: Network
+    limits: dict[str, float]
+    protocol: Protocol
+    span: int
+    seed: int
+    again: float = 0.0
+    sampled: tuple[str, ...] = ()
+    _moves: dict[tuple[State, bool], tuple[np.ndarray, list[State]]] = field(default_factory=dict)
+    _chances: dict[tuple[object, ...], tuple[np.ndarray, list[np.ndarray]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        spec, self.layout = self.network.spec, self.network.layout
+        timers = limit_slices(spec, self.limits)
+        self.longest = max(timers.values())
+        self.draws = Draws(spec, self.layout, timers, None)
+        self.rng = np.random.default_rng(self.seed)
+        self.gaps = np.cumsum(gap_chances(self.protocol))
+        self.preroll = round(spec.prior.preroll_seconds / spec.model.slice_seconds)
+        total, early = sum(self.shares.values()), spec.prior.before_first_line
+        mix = {root: p / total for root, p in self.shares.items()}
+        before = 1 - (1 - early * total) ** (1 / self.preroll)
+        later = 1 - ((1 - total) / (1 - early * total)) ** (1 / self.span)
+        self.starts = {early: {r: q * p for r, p in mix.items()} for early, q in ((True, before), (False, later))}
+
+    @cached_property
+    def shares(self) -> dict[tuple[str, str], float]:
+        """Probability that each variant ever starts."""
+        spec = self.network.spec
+        prior, rate = spec.prior, {mode.name: mode.rate_per_1000_node_days for mode in spec.mode}
+        shares = {}
+        for mode in spec.mode:
+            weight = prior.uniform_share / len(rate) + (1 - prior.uniform_share) * rate[mode.name] / sum(rate.values())
+            for variant in mode.variant:
+                shares[mode.name, variant.name] = (1 - prior.healthy) * weight * variant.share
+        benign = sum(b.incident_share for b in spec.benign)
+        return shares | {("healthy", b.name): prior.healthy / 2 * b.incident_share / benign for b in spec.benign}
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """Every line that a signal can print, in order of the file."""
+        found = []
+        for s, signal in enumerate(self.network.spec.signal):
+            if signal.lines and signal.family == "categorical":
+                found += [Kind(s, v) for v in range(1, len(signal.values))]
+            elif signal.lines and signal.family in ("presence", "count", "chorus"):
+                found.append(Kind(s, 1))
+        return found
+
+    @cached_property
+    def informational(self) -> set[int]:
+        """Numbers of the informational kinds."""
+        return {k for k, kind in enumerate(self.kinds) if self.network.spec.signal[kind.signal].verbosity == "info"}
+
+    def one(self, items: int) -> Excerpt:
+        """Draw one excerpt."""
+        state = State(None, frozenset(), (0,) * len(self.network.spec.edge), 0, 0)
+        for _ in range(self.preroll):
+            state = self.move(state, early=True)
+        drawn, states = [], []
+        unseen, named = set(range(len(self.kinds))), defaultdict(set)
+        last = {}
+        for _ in range(items):
+            gap = int(np.searchsorted(self.gaps, self.rng.random() * self.gaps[-1], "right"))
+            gap = max(gap, 1) if self.sampled else gap
+            for _ in range(gap):
+                state = self.move(state, early=False)
+            last = {name: (x, g + gap) for name, (x, g) in last.items()}
+            sounding = self._pick(list(self.draws.transient_draws(state)))
+            mark = self._mark(state, sounding, unseen, named)
+            values = self._sample(state, sounding, last) if self.sampled else None
+            drawn.append(Item(gap if self.sampled else None, mark, values))
+            states.append(state)
+        return Excerpt(drawn, states)
+
+    def move(self, state: State, *, early: bool) -> State:
+        """Draw the state a slice later."""
+        key = (state, early)
+        if key not in self._moves:
+            joint: dict[State, float] = defaultdict(float)
+            ways = self.draws.one_slice(state, self.starts[early], "step", state.age, None, save_ends=False)
+            for p, after, _ in ways:
+                joint[after._replace(age=min(after.age, self.longest))] += p
+            self._moves[key] = np.cumsum(list(joint.values())), list(joint)
+        edges, after = self._moves[key]
+        return after[int(np.searchsorted(edges, self.rng.random() * edges[-1], "right"))]
+
+    def _pick(self, weighted: list[tuple[float, object]]) -> object:
+        edges = np.cumsum([p for p, _ in weighted])
+        return weighted[int(np.searchsorted(edges, self.rng.random() * edges[-1], "right"))][1]
+
+    def _mark(self, state: State, sounding: frozenset[str], unseen: set[int], named: dict[int, set[int]]) -> Mark:
+        shown, whom = self.chances(state, sounding)
+        open_kinds = [k for k in named if k not in unseen and len(named[k]) < len(whom[k])]
+        if self.rng.random() < self.again and open_kinds:
+            k = open_kinds[self.rng.integers(len(open_kinds))]
+        else:
+            k = self._pick([(shown[i], i) for i in sorted(unseen)])
+        if k not in self.informational:
+            unseen |= self.informational
+            for i in self.informational:
+                named.pop(i, None)
+        unseen.discard(k)
+        c, p = self.protocol.entity_contamination, whom[k]
+        law = (1 - c) * p / p.sum() + c / len(p)
+        entity = self._pick([(q, e) for e, q in enumerate(law) if e not in named[k]])
+        nobody = self.rng.random() < 0.1  # says nothing about the state
+        named[k] |= set() if nobody else {entity}
+        return Mark(self.kinds[k], () if nobody else (int(entity),))
+
+    def chances(self, state: State, sounding: frozenset[str]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """[K] p(at least one entity shows the kind); by kind, [entities] p(this one does)."""
+        key = (state.slot, state.active, sounding)
+        if key not in self._chances:
+            world = self._world(state, sounding)
+            whom = [self._by_entity(kind, world) for kind in self.kinds]
+            shown = [self._any(kind, world, p) for kind, p in zip(self.kinds, whom, strict=True)]
+            self._chances[key] = np.array(shown), whom
+        return self._chances[key]
+
+    def _world(self, state: State, sounding: frozenset[str]) -> emissions.World:
+        job = self.draws.job_class(state.active, "step")
+        kind, site, level = None, 0, emissions.MIDDLE
+        if state.slot is not None:
+            *root, level, site = state.slot
+            kind = self.draws.variant[tuple(root)].site
+        return emissions.World(self.layout, "step", job, state.active | sounding, kind, site, level)
+
+    def _by_entity(self, kind: Kind, world: emissions.World) -> np.ndarray:
+        signal = self.network.spec.signal[kind.signal]
+        found = []
+        for e in range(self.layout.count(signal.entity)):
+            stands = emissions.relation(self.layout, world.site_kind, world.site, signal.entity, e)
+            if signal.family == "chorus":
+                chosen = emissions.parameters(signal, world, None)
+                speaks = getattr(chosen["speak"], stands)
+                found.append(chosen["told"] * speaks + (1 - chosen["told"]) * chosen["quiet"])
+            else:
+                chosen = emissions.parameters(signal, world, stands)
+                quiet = signal.family == "count"
+                p = math.exp(emissions._table(signal, chosen, 0 if quiet else kind.value, world.severity))
+                found.append(1 - p if quiet else p)
+        return np.array(found)
+
+    def _any(self, kind: Kind, world: emissions.World, each: np.ndarray) -> float:
+        signal = self.network.spec.signal[kind.signal]
+        if signal.family != "chorus":
+            return -math.expm1(sum(math.log1p(-p) for p in each))
+        chosen = emissions.parameters(signal, world, None)  # all are told, or none is
+        silent = [
+            1 - getattr(chosen["speak"], emissions.relation(self.layout, world.site_kind, world.site, signal.entity, e))
+            for e in range(len(each))
+        ]
+        told, alone = 1 - math.prod(silent), -math.expm1(len(each) * math.log1p(-chosen["quiet"]))
+        return chosen["told"] * told + (1 - chosen["told"]) * alone
+
+    def _sample(self, state: State, sounding: frozenset[str], last: dict[str, tuple[float, int]]) -> np.ndarray:
+        values = np.full(self.network.width, np.nan)
+        for s, signal in enumerate(self.network.spec.signal):
+            if signal.name in self.sampled:
+                at = self.network.slice_of(s)
+                values[at] = [
+                    self._value(signal, e, self._world(state, sounding), last) for e in range(at.stop - at.start)
+                ]
+        return values
+
+    def _value(self, signal: Signal, e: int, world: emissions.World, last: dict[str, tuple[float, int]]) -> float:
+        """One sample, on the scale of the network: log(value / baseline) for a log ratio."""
+        stands = emissions.relation(self.layout, world.site_kind, world.site, signal.entity, e)
+        chosen, key = emissions.parameters(signal, world, stands), f"{signal.name} {e}"
+        if self.rng.random() < (chosen["absent"] or 0.0):
+            return math.inf
+        before, gap = last.get(key, (0.0, 0))
+        a = signal.memory**gap if gap else 0.0
+        x = chosen["mean"] + a * (before - chosen["mean"]) + chosen["sd"] * math.sqrt(1 - a * a) * self.rng.normal()
+        if self.rng.random() < signal.outlier.probability:
+            x = signal.outlier.mean + signal.outlier.sd * self.rng.normal()
+        last[key] = (float(x), 0)
+        return float(x)
+
+
+def state_numbers(network: Network) -> dict[tuple[object, ...], int]:
+    """Number of every state of a network by what it declares."""
+    numbers: dict[tuple[object, ...], int] = {("none",): 0}
+    for block in network.blocks:
+        law, number = block.chain.law, block.offset
+        for severity in block.variant.severity_levels:
+            for c in block.chain.configurations:
+                active = frozenset(m.name for i, m in enumerate(law.mechanisms) if c.bits >> i & 1)
+                stages = frozenset((e.name, s) for e, s in zip(law.edges, c.stages, strict=True) if s)
+                for site in range(block.sites):
+                    numbers[block.variant.name, severity, site, active, stages, c.poisoned, c.age] = number
+                    number += 1
+    return numbers
+
+
+def state_key(twin: Twin, state: State) -> tuple[object, ...]:
+    """The same of a drawn state."""
+    if state.slot is None:
+        return ("none",)
+    mode, variant, severity, site = state.slot
+    names = (f"{edge.from_}>{edge.to}" for edge in twin.network.spec.edge)
+    stages = frozenset((n, s) for n, s in zip(names, state.stages, strict=True) if s)
+    return (f"{mode}.{variant}", severity, site, state.active, stages, state.poisoned, state.age)
