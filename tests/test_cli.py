@@ -180,6 +180,13 @@ def test_a_number_that_json_does_not_know_is_written_as_text():
     assert json.loads(json.dumps(said, allow_nan=False))["evidence"][0]["value"] == "inf"
 
 
+def test_what_is_no_json_is_never_printed(monkeypatch, capsys, log):
+    monkeypatch.setattr("clusterorch.diagnosis.diagnose.to_json", lambda _: {"p": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        cli.main(["diagnose", str(log), "--json"])
+    assert capsys.readouterr().out == ""
+
+
 # ---------------------------------------------------------------- simulate
 
 

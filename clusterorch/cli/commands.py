@@ -53,7 +53,7 @@ class Diagnose:
             refuse_to_replace(self.out, force=self.force)
         model = default_incident_model(self.model, self.overlay)
         diagnosis = diagnose(model, read_paths(self.paths, load_formats(shipped_formats())))
-        text = json.dumps(to_json(diagnosis), allow_nan=True, indent=1) + "\n"
+        text = json.dumps(to_json(diagnosis), allow_nan=False, indent=1) + "\n"
         if self.out is not None:
             write_whole(self.out, lambda path: path.write_text(text, encoding="utf-8"), force=self.force)
         if self.as_json:
