@@ -41,9 +41,7 @@ def test_the_wheel_holds_the_package_and_its_models_only(installed):
     assert {entry for entry in entries if not entry.endswith(".dist-info")} == {"clusterorch"}
     shipped = {file.relative_to(ROOT / "models") for file in (ROOT / "models").rglob("*.toml")}
     assert shipped
-    packed = {
-        file.relative_to(installed / "clusterorch/_models") for file in installed.rglob("_models/**/*.toml")
-    }
+    packed = {file.relative_to(installed / "clusterorch/_models") for file in installed.rglob("_models/**/*.toml")}
     assert packed == shipped
 
 

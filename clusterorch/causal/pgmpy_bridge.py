@@ -87,6 +87,19 @@ def virtual_evidence(network: DiscreteBayesianNetwork, likelihoods: Mapping[str,
     return factors
 
 
+def marginal(network: DiscreteBayesianNetwork, variable: str, likelihoods: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """[states] p(variable | virtual evidence) by pgmpy's variable elimination, the order that it calls greedy."""
+    from pgmpy.inference import VariableElimination
+
+    factor = VariableElimination(network).query(
+        [variable],
+        virtual_evidence=virtual_evidence(network, likelihoods),
+        elimination_order="greedy",
+        show_progress=False,
+    )
+    return np.asarray(factor.values)
+
+
 def export_bif(
     spec: Spec,
     layout: Any,

@@ -149,7 +149,7 @@ def thinned(order: Sequence[Reading], network: Network, most: int) -> list[Readi
 
 def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> int | None:
     if previous is None:
-        return 0
+        return 1  # the slice of the first line may be the one in which it began
     same_clock = previous.clock == reading.clock != "none"
     if same_clock and previous.time is not None and reading.time is not None:
         # Clocks count from far away: a difference is good to about a microsecond.

@@ -96,10 +96,7 @@ def causal_graph_figure(graph: nx.DiGraph, title: str = "") -> Figure:
 def boxes(graph: nx.DiGraph) -> dict[str, tuple[float, float, float, float]]:
     """Left, top, right and bottom of every box, inches from the upper left corner."""
     places, _, _ = _arrange(graph, _columns(graph))
-    return {
-        name: (p.x - p.width / 2, p.y - _BOX / 2, p.x + p.width / 2, p.y + _BOX / 2)
-        for name, p in places.items()
-    }
+    return {name: (p.x - p.width / 2, p.y - _BOX / 2, p.x + p.width / 2, p.y + _BOX / 2) for name, p in places.items()}
 
 
 def _of_kind(graph: nx.DiGraph, kind: str) -> list[str]:
@@ -183,8 +180,7 @@ def _place_signals(
     wished = {name: _mean(heights, graph.predecessors(name), np.inf) for name in signals}
     members = {s: [name for name in signals if graph.nodes[name].get("stream", "") == s] for s in streams}
     middle = {
-        s: float(np.mean([w for n in names if np.isfinite(w := wished[n])] or [np.inf]))
-        for s, names in members.items()
+        s: float(np.mean([w for n in names if np.isfinite(w := wished[n])] or [np.inf])) for s, names in members.items()
     }
     y, headings = top + _ROW / 2, []
     for stream in sorted(streams, key=middle.__getitem__):
@@ -271,6 +267,4 @@ def _legend(axes: mpl.axes.Axes, graph: nx.DiGraph) -> None:
     entries.append(Line2D([], [], color=_INK, linewidth=0.8, label="thin: in part of the cases"))
     entries.append(Line2D([], [], color=_INK, linewidth=0.7, alpha=0.45, label="shows in"))
     entries.append(Line2D([], [], color=_INK, marker="$*$", ls="", label="also follows whether the job runs"))
-    axes.legend(
-        handles=entries, loc="lower left", bbox_to_anchor=(0.01, 0.005), ncols=6, frameon=False, fontsize=9
-    )
+    axes.legend(handles=entries, loc="lower left", bbox_to_anchor=(0.01, 0.005), ncols=6, frameon=False, fontsize=9)

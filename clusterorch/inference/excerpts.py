@@ -129,15 +129,11 @@ class Excerpts:
             background = self._shown_background(phase)
             shown, relation = [], []
             for pattern in self.network.patterns[phase]:
-                by_relation = np.empty((len(self.kinds), 3))
                 rows_of = {term[0]: np.array(term[1:]) for term in pattern.terms}
-                for k, kind in enumerate(self.kinds):
-                    rows = rows_of.get(kind.signal)
-                    if rows is None:
-                        rows = np.full(3, self.network.background[phase, kind.signal])
-                    by_relation[k] = self.probability(kind, rows)
-                relation.append(by_relation)
-                shown.append(self._shown(pattern.site_kind, by_relation))
+                quiet = self.network.background[phase]
+                rows = [rows_of.get(kind.signal, np.full(3, quiet[kind.signal])) for kind in self.kinds]
+                relation.append(np.stack([self.probability(k, row) for k, row in zip(self.kinds, rows, strict=True)]))
+                shown.append(self._shown(pattern.site_kind, rows))
             self._cached[phase] = (background, shown, relation)
         return self._cached[phase]
 
@@ -146,17 +142,27 @@ class Excerpts:
         for k, kind in enumerate(self.kinds):
             row = np.full(3, self.network.background[phase, kind.signal])
             count = self.present[self.network.spec.signal[kind.signal].entity].sum()
-            result[k] = -np.expm1(count * np.log1p(-self.probability(kind, row)[0]))
+            result[k] = self._anybody(kind, row, np.array([[count, 0.0, 0.0]]))[0]
         return result
 
-    def _shown(self, site_kind: str, by_relation: np.ndarray) -> np.ndarray:
+    def _shown(self, site_kind: str, rows: list[np.ndarray]) -> np.ndarray:
         """[sites, K] chance that at least one entity shows each kind."""
-        quiet = np.log1p(-np.minimum(by_relation, 1.0 - _TINY))
-        result = np.empty((self.network.layout.count(site_kind), len(self.kinds)))
-        for k, kind in enumerate(self.kinds):
-            counts = self.counts(site_kind, self.network.spec.signal[kind.signal].entity)
-            result[:, k] = -np.expm1(counts @ quiet[k])
-        return result
+        counts = {s.entity: self.counts(site_kind, s.entity) for s in self.network.spec.signal}
+        entity = [self.network.spec.signal[kind.signal].entity for kind in self.kinds]
+        each = zip(self.kinds, rows, entity, strict=True)
+        return np.stack([self._anybody(kind, row, counts[kin]) for kind, row, kin in each], axis=1)
+
+    def _anybody(self, kind: Kind, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """[sites] chance that at least one shows a kind; rows [3] and counts [sites, 3] by relation."""
+
+        def one_of(p: np.ndarray) -> np.ndarray:
+            return -np.expm1(counts @ np.log1p(-np.minimum(p, 1.0 - _TINY)))
+
+        if self.network.spec.signal[kind.signal].family != "chorus":
+            return one_of(self.probability(kind, rows))
+        table = self.network.rows  # all members are told, or none is
+        told, speaks = table[rows[0], 0], np.array([table[rows[r], 3 - r] for r in range(3)])
+        return told * one_of(speaks) + (1.0 - told) * one_of(table[rows, 4])
 
     @cached_property
     def _relations(self) -> dict[tuple[str, str], np.ndarray]:

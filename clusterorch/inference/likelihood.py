@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from clusterorch.inference.plan import ADDITIVE, CHORAL, MOST_GAP, Plan
+from clusterorch.inference.plan import MOST_GAP, Plan
+from clusterorch.inference.slots import ADDITIVE, CHORAL
 from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE
 from clusterorch.probability.elementary import exp, log, log_add
 
@@ -116,7 +117,7 @@ def background_evidence(
 
 
 @njit(cache=True, error_model="numpy")
-def _densities(row, outlier, x, last, a, spread, out):  # noqa: PLR0913
+def _densities(row, outlier, x, last, a, spread, out):
     """Density of each sample under one row; the probability of being absent where there is no value."""
     mean, sd, absent = row[0], row[1], row[2]
     share, outlier_mean, outlier_sd = outlier[0], outlier[1], outlier[2]
@@ -153,13 +154,13 @@ def _speaker_background(speaks, members, speaker):
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _look_up(out, at, n, table, row, classes, start):  # noqa: PLR0913
+def _look_up(out, at, n, table, row, classes, start):
     for e in range(n):
         out[at + e] = table[row, classes[start + e]]
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _chorus_ratios(out, at, n, values, start, p, quiet):  # noqa: PLR0913
+def _chorus_ratios(out, at, n, values, start, p, quiet):
     spoke, silent = log(p) - log(quiet), log(1.0 - p) - log(1.0 - quiet)
     for e in range(n):
         x = values[start + e]
@@ -168,7 +169,7 @@ def _chorus_ratios(out, at, n, values, start, p, quiet):  # noqa: PLR0913
 
 
 @njit(cache=True, error_model="numpy")
-def _continuous_ratios(row, outlier, values, last, density, inertia, spreads, start, out, at, n):  # noqa: PLR0913
+def _continuous_ratios(row, outlier, values, last, density, inertia, spreads, start, out, at, n):
     mean, sd, absent = row[0], row[1], row[2]
     share, outlier_mean, outlier_sd = outlier[0], outlier[1], outlier[2]
     for e in range(n):
@@ -216,7 +217,7 @@ def fill_slots(
 
 
 @njit(cache=True, error_model="numpy")
-def _node_sums(units, at, groups, to, nodes, per_node):  # noqa: PLR0913
+def _node_sums(units, at, groups, to, nodes, per_node):
     first, count, each = np.uint64(to), np.uint64(nodes), np.uint64(per_node)
     for node in range(count):
         total = 0.0
@@ -226,7 +227,7 @@ def _node_sums(units, at, groups, to, nodes, per_node):  # noqa: PLR0913
 
 
 @njit(cache=True, error_model="numpy")
-def _group_sums(units, at, n, groups, to, count, maps, where):  # noqa: PLR0913
+def _group_sums(units, at, n, groups, to, count, maps, where):
     for g in range(count):
         groups[to + g] = 0.0
     for e in range(n):
@@ -234,19 +235,19 @@ def _group_sums(units, at, n, groups, to, count, maps, where):  # noqa: PLR0913
 
 
 @njit(cache=True, error_model="numpy")
-def _add_straight(out, at, n, factor, source, start):  # noqa: PLR0913
+def _add_straight(out, at, n, factor, source, start):
     for i in range(n):
         out[at + i] += factor * source[start + i]
 
 
 @njit(cache=True, error_model="numpy")
-def _add_gathered(out, at, n, factor, source, start, maps, first):  # noqa: PLR0913
+def _add_gathered(out, at, n, factor, source, start, maps, first):
     for i in range(n):
         out[at + i] += factor * source[start + np.uint64(maps[first + i])]
 
 
 @njit(cache=True, error_model="numpy")
-def _add_sums(out, at, n, level, where, straight, unit, group, factor, units, groups, maps):  # noqa: PLR0913
+def _add_sums(out, at, n, level, where, straight, unit, group, factor, units, groups, maps):
     """out[at + site] += factor x (sum of a slot over the group that each site points to)."""
     if level > 0:
         _add_gathered(out, at, n, factor, groups, np.uint64(group), maps, np.uint64(where))
@@ -299,7 +300,7 @@ def fill_terms(
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _choral(plan, view, t, values, out, at, n):  # noqa: PLR0913
+def _choral(plan, view, t, values, out, at, n):
     """Turn told-against-quiet ratios into the ratio of the whole chorus to its background."""
     s, row = plan.term_signal[t], plan.term_row[t]
     base = plan.background[view, s]

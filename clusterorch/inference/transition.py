@@ -59,7 +59,7 @@ def predict(
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _start(plan, phase, due, end, onset, site_weight, empty, after):  # noqa: PLR0913
+def _start(plan, phase, due, end, onset, site_weight, empty, after):
     for v in range(plan.block_offset.shape[0]):
         if onset[v] <= 0.0 or empty <= 0.0:
             continue
@@ -188,7 +188,7 @@ def update(
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: PLR0913
+def _weigh(plan, phase, job_class, weights, peak, predicted, belief):
     """Likelihood times prediction for every state; returns their sum."""
     belief[0] = 0.0 if job_class > 0 else predicted[0] * exp(-peak)
     total = belief[0]
@@ -220,13 +220,13 @@ def _weigh(plan, phase, job_class, weights, peak, predicted, belief):  # noqa: P
 
 
 @njit(cache=True, error_model="numpy")
-def _multiply(belief, predicted, at, n, weights, pattern, share):  # noqa: PLR0913
+def _multiply(belief, predicted, at, n, weights, pattern, share):
     for i in range(n):
         belief[at + i] = share * weights[pattern + i] * predicted[at + i]
 
 
 @njit(cache=True, error_model="numpy")
-def _mix_in(belief, at, n, weights, pattern, share):  # noqa: PLR0913
+def _mix_in(belief, at, n, weights, pattern, share):
     for i in range(n):
         belief[at + i] += share * weights[pattern + i]
 

@@ -32,7 +32,8 @@ def main() -> None:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     line = np.geomspace(gpus[1], gpus[-1], 50)
-    axes.loglog(line, np.exp(intercept) * line**slope, color="#9aa5b1", label=f"fit from 64 GPUs on: GPUs ^ {slope:.2f}")
+    fitted = f"fit from 64 GPUs on: GPUs ^ {slope:.2f}"
+    axes.loglog(line, np.exp(intercept) * line**slope, color="#9aa5b1", label=fitted)
     axes.loglog(gpus, cost, "o", color="#1f5fa8", label="measured, one core")
     for x, y in zip(gpus, cost, strict=True):
         axes.annotate(f"{y:.3g} ms", (x, y), textcoords="offset points", xytext=(6, -12), fontsize=8, color="#333333")

@@ -156,7 +156,8 @@ class Twin:
     def _mark(self, state: State, sounding: frozenset[str], unseen: set[int], named: dict[int, set[int]]) -> Mark:
         shown, whom = self.chances(state, sounding)
         open_kinds = [k for k in named if k not in unseen and len(named[k]) < len(whom[k])]
-        if self.rng.random() < self.again and open_kinds:
+        further = bool(open_kinds) and self.rng.random() < self.again
+        if further:
             k = open_kinds[self.rng.integers(len(open_kinds))]
         else:
             k = self._pick([(shown[i], i) for i in sorted(unseen)])
@@ -168,9 +169,29 @@ class Twin:
         c, p = self.protocol.entity_contamination, whom[k]
         law = (1 - c) * p / p.sum() + c / len(p)
         entity = self._pick([(q, e) for e, q in enumerate(law) if e not in named[k]])
-        nobody = self.rng.random() < 0.1  # says nothing about the state
+        nobody = not further and self.rng.random() < 0.1  # says nothing about the state
         named[k] |= set() if nobody else {entity}
         return Mark(self.kinds[k], () if nobody else (int(entity),))
+
+    def reachable(self) -> list[State]:
+        """Every state that can be reached, the empty slot first."""
+        found = [State(None, frozenset(), (0,) * len(self.network.spec.edge), 0, 0)]
+        known = set(found)
+        for state in found:  # grows while it is walked
+            self.move(state, early=True)
+            fresh = [after for after in self._moves[state, True][1] if after not in known]
+            known.update(fresh)
+            found += fresh
+        return found
+
+    def line_law(self, state: State, k: int) -> np.ndarray:
+        """[entities] probability that the first line of all is of kind k and names each entity."""
+        c, total = self.protocol.entity_contamination, 0.0
+        for p, sounding in self.draws.transient_draws(state):
+            shown, whom = self.chances(state, sounding)
+            law = (1 - c) * whom[k] / whom[k].sum() + c / len(whom[k])
+            total = total + p * shown[k] / shown.sum() * law
+        return total
 
     def chances(self, state: State, sounding: frozenset[str]) -> tuple[np.ndarray, list[np.ndarray]]:
         """[K] p(at least one entity shows the kind); by kind, [entities] p(this one does)."""

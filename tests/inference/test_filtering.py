@@ -51,6 +51,6 @@ def test_hidden_timers_equal_published_timers_where_progress_is_published(seed, 
         assert one.step(now)[0] == pytest.approx(other.step(now)[0], abs=1e-11)
         ageless: dict[tuple, float] = {}
         for key, p in as_states(hidden, other.belief[0]).items():
-            key = key if key == ("none",) else (*key[:-1], 0)  # noqa: PLW2901
+            key = key if key == ("none",) else (*key[:-1], 0)
             ageless[key] = ageless.get(key, 0.0) + p
         assert_same(as_states(published, one.belief[0]), ageless, 1e-12)

@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from clusterorch.probability.noise import causal_uniform
 from clusterorch.simulation import Simulator, simulate
+from clusterorch.simulation.channels import EDGE, MECHANISM, ONSET, SEVERITY, SITE, SLOT
 from tests.simulation.worlds import world
 
 FAULT = "gpu_xid.lost_from_bus"
@@ -87,3 +89,42 @@ def test_hash_order_does_not_matter():
         for seed in ("0", "77")
     }  # fmt: skip
     assert len(found) == 1
+
+
+def test_every_draw_reads_its_documented_channel():
+    """From the numbers of the file and `channels` alone; a counterfactual rests on this map."""
+    model, batch = world(), 300
+    spec = model.spec
+    onset = np.full_like(model.network.onset, 0.9 / len(model.network.blocks))
+    simulator = Simulator(model, batch, seed=8, onset=onset)
+    keys = simulator.state.key
+
+    def uniforms(t, entity, channel):
+        return np.array([causal_uniform(t, entity, channel, k0, k1) for k0, k1 in keys])
+
+    simulator.step()
+    state, plan = simulator.state, simulator.plan
+    variant = np.searchsorted(np.cumsum(onset[0]), uniforms(0, SLOT, ONSET), side="right")
+    np.testing.assert_array_equal(state.variant, np.where(variant < len(model.network.blocks), variant, -1))
+    site, severity = uniforms(0, SLOT, SITE), uniforms(0, SLOT, SEVERITY)
+    for b in np.flatnonzero(state.variant >= 0):
+        block = model.network.blocks[state.variant[b]]
+        assert state.site[b] == int(site[b] * block.sites)
+        levels, shares = block.variant.severity_levels, np.cumsum(block.variant.severities)
+        assert state.severity[b] == levels[int((severity[b] >= shares[:-1]).sum())]
+    for e, edge in enumerate(spec.edge):
+        if edge.delay.fast and "." in edge.from_:
+            starts = state.variant == model.variants.index(edge.from_)
+            np.testing.assert_array_equal(state.arrived[starts, e] == 1, (uniforms(0, EDGE, 2 * e) < edge.gate)[starts])
+    bits, stage = state.bits.copy(), state.stage.copy()
+    simulator.step()
+    for e, edge in enumerate(spec.edge):
+        if edge.delay.geometric and not edge.recurrent:
+            pending = (stage[:, e] > 0) & (state.left == 0)
+            moved = uniforms(1, EDGE, 2 * e + 1) < plan.advance[e]
+            np.testing.assert_array_equal(state.arrived[pending, e] == 1, moved[pending])
+    for m, mechanism in enumerate(spec.mechanism):
+        on = (bits >> m & 1 == 1) & (state.left == 0)
+        if mechanism.heals and on.any():
+            healed = uniforms(1, MECHANISM, m) < plan.heals[m]
+            np.testing.assert_array_equal(state.bits[on] >> m & 1 == 0, healed[on])

@@ -18,7 +18,7 @@ from clusterorch.causal.slices import (
 from clusterorch.models.configurations import make_context
 from clusterorch.models.spec import PHASES
 from clusterorch.simulation import Simulator
-from tests.simulation.worlds import quick, run, variants, world
+from tests.simulation.worlds import quick, run, twisted, variants, world
 
 BATCH, ERRORS = 10_000, 4.9
 STEP, SAVE, STOP = PHASES.index("step"), PHASES.index("save"), PHASES.index("stop")
@@ -82,15 +82,12 @@ def counted(model, block, state):
     return found
 
 
-@pytest.mark.parametrize("name", variants())
-@pytest.mark.parametrize("slices", [1, 12])
-def test_configurations_follow_the_enumerated_law(name, slices):
-    model = quick()
+def compare(model, name, slices):
+    """The state of a batch against the exact law, configuration by configuration."""
     block = next(b for b in model.network.blocks if b.variant.name == name)
     simulator = Simulator(model, BATCH, seed=11, fault=name, at=0, onset=np.zeros_like(model.network.onset))
     run(simulator, slices)
-    counts = counted(model, block, simulator.state)
-    law = exact(model, block, slices)
+    counts, law = counted(model, block, simulator.state), exact(model, block, slices)
     assert counts.keys() <= law.keys()
     rare = [c for c, p in law.items() if p * BATCH < 25]
     for configuration, p in law.items():
@@ -98,6 +95,17 @@ def test_configurations_follow_the_enumerated_law(name, slices):
             assert agrees(counts[configuration], BATCH, p), (configuration, counts[configuration], BATCH * p)
     rest = sum(law[c] for c in rare)
     assert agrees(sum(counts[c] for c in rare), BATCH, rest) or rest * BATCH < 25
+
+
+@pytest.mark.parametrize("name", variants())
+@pytest.mark.parametrize("slices", [1, 12])
+def test_configurations_follow_the_enumerated_law(name, slices):
+    compare(quick(), name, slices)
+
+
+@pytest.mark.parametrize("name", variants())
+def test_so_they_do_where_edges_have_stages_and_phases(name):
+    compare(twisted(), name, 8)
 
 
 def histories(name, slices=45):
