@@ -135,9 +135,7 @@ def test_an_import_sideways_or_up_is_noticed(source):
 
 
 def test_an_import_down_or_within_is_allowed():
-    source = (
-        "from clusterorch.models import load\nfrom clusterorch.simulation.clock import Clock\nimport numpy"
-    )
+    source = "from clusterorch.models import load\nfrom clusterorch.simulation.clock import Clock\nimport numpy"
     assert not misdirected("simulation", ast.parse(source))
 
 
@@ -156,9 +154,7 @@ def test_no_import_is_relative():
 
 
 def test_every_module_has_a_name_that_says_something():
-    nameless = [
-        name_of(path) for path in SOURCES if NAMELESS & {path.stem, *path.relative_to(PACKAGE).parent.parts}
-    ]
+    nameless = [name_of(path) for path in SOURCES if NAMELESS & {path.stem, *path.relative_to(PACKAGE).parent.parts}]
     assert not nameless, nameless
 
 

@@ -30,6 +30,7 @@ class Pool:
 
 
 def has_level(kind: str, level: str) -> bool:
+    """Whether entities of a kind have groups of a level above themselves."""
     if level == "rail":
         return kind == "link"
     return kind in ("gpu", "rank", "link") or (level == "leaf" and kind == "node")
@@ -48,6 +49,7 @@ class Slots:
         self.unit_size = self.group_size = 0
 
     def open_phase(self) -> None:
+        """Begin the next view."""
         self.range.append(len(self.rows))
         self.known = {}
         self._unit_now = self._group_now = 0
@@ -75,6 +77,7 @@ class Slots:
             self.group_size = max(self.group_size, self._group_now)
 
     def arrays(self) -> dict[str, object]:
+        """The fields of a plan."""
         rows = np.array(self.rows, dtype=np.int64).reshape(-1, 3)
         return {
             "slot_range": np.array([*self.range, len(self.rows)]), "slot_signal": rows[:, 0].copy(),
@@ -103,6 +106,7 @@ class Terms:
         self.term_size = self.pattern_size = 0
 
     def open_phase(self) -> None:
+        """Begin the next view."""
         self.term_range.append(len(self.terms))
         self.pattern_range.append(len(self.pattern_sites))
         self.numbers.append({})
@@ -110,6 +114,7 @@ class Terms:
         self._term_now = self._pattern_now = 0
 
     def add_pattern(self, number: int, pattern: Pattern, background: np.ndarray) -> None:
+        """Add one of the network's patterns to the view, with the terms that it needs."""
         kind, terms = pattern
         self.numbers[-1][number] = len(self.pattern_sites)
         sites = self.network.layout.count(kind)
@@ -186,6 +191,7 @@ class Terms:
         return self.pool.put(("near", kind, entity), near), self.pool.put(("at", kind, entity), at)
 
     def arrays(self) -> dict[str, object]:
+        """The fields of a plan."""
         terms = np.array(self.terms, dtype=np.int64).reshape(-1, 15)
         return {
             "term_range": np.array([*self.term_range, len(self.terms)]), "term_signal": terms[:, 0].copy(),

@@ -33,9 +33,7 @@ ARGUMENTS = {
     "log": np.exp(RNG.uniform(-740.0, 700.0, 67)),
     "normal_quantile": np.exp(RNG.uniform(-40.0, 0.0, 67)),
 }
-needs_long_double = pytest.mark.skipif(
-    np.finfo(np.longdouble).nmant < 63, reason="no arithmetic longer than float64"
-)
+needs_long_double = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no arithmetic longer than float64")
 
 
 def ulps(value, reference):

@@ -64,9 +64,7 @@ def test_contamination_caps_what_one_sample_weighs():
 def test_gaussian_inverts_its_distribution_function_on_each_side_of_the_contamination():
     law = Gaussian(1.5, 2.0, 0.6, 4.0, contamination=0.25, outlier_mean=-1.0, outlier_sd=20.0)
     u = np.array([0.1, 0.2, 0.25 + 1e-3, 0.5, 0.9])
-    expected = np.append(
-        stats.norm(-1.0, 20.0).ppf(u[:2] / 0.25), stats.norm(3.0, 1.6).ppf((u[2:] - 0.25) / 0.75)
-    )
+    expected = np.append(stats.norm(-1.0, 20.0).ppf(u[:2] / 0.25), stats.norm(3.0, 1.6).ppf((u[2:] - 0.25) / 0.75))
     np.testing.assert_allclose(law.sample(u), expected, **EXACT)
     np.testing.assert_allclose(Gaussian(1.5, 2.0).sample(u), stats.norm(1.5, 2.0).ppf(u), **EXACT)
 
@@ -115,9 +113,7 @@ def test_log_ratio_is_gaussian_in_the_logarithm():
 def test_presence_agrees_with_bernoulli():
     p = np.array([0.0, 1e-9, 0.3, 1.0])
     for present in (0, 1):
-        np.testing.assert_allclose(
-            Presence(p).log_density(present), stats.bernoulli(p).logpmf(present), rtol=1e-12
-        )
+        np.testing.assert_allclose(Presence(p).log_density(present), stats.bernoulli(p).logpmf(present), rtol=1e-12)
     assert_frequencies(Presence(0.3).sample(draws(100_000)), [0.7, 0.3])
     certain = Presence(np.array([0.0, 1.0])).sample(np.array([1.0 - 2.0**-53, 2.0**-53]))
     np.testing.assert_array_equal(certain, [0, 1])
@@ -131,9 +127,7 @@ def test_count_classes_have_the_declared_edges():
 def test_count_and_categorical_read_their_tables():
     np.testing.assert_allclose(Count(CLASSES).log_density([0, 1, 5, 50, 5000]), np.log(CLASSES), **EXACT)
     law = stats.rv_discrete(values=(np.arange(5), CLASSES))
-    np.testing.assert_allclose(
-        Categorical(CLASSES).log_density(np.arange(5)), law.logpmf(np.arange(5)), **EXACT
-    )
+    np.testing.assert_allclose(Categorical(CLASSES).log_density(np.arange(5)), law.logpmf(np.arange(5)), **EXACT)
     table = np.array([CLASSES, CLASSES[::-1]])
     np.testing.assert_allclose(Categorical(table).log_density([1, 1]), np.log([0.2, 0.07]), **EXACT)
     assert Categorical(np.array([1.0, 0.0])).log_density(1) == -np.inf

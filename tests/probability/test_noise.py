@@ -154,6 +154,4 @@ def test_integers_of_any_size_and_kind_make_keys():
 
 
 def test_a_kernel_derives_the_key_that_python_derives():
-    assert noise.instance_key(*noise.domain_key(7, "test"), 2**40 + 5, 9) == noise.stream_key(
-        7, "test", 2**40 + 5, 9
-    )
+    assert noise.instance_key(*noise.domain_key(7, "test"), 2**40 + 5, 9) == noise.stream_key(7, "test", 2**40 + 5, 9)
