@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from clusterorch import models
+from clusterorch.cli import main
 from clusterorch.diagnosis.diagnose import default_incident_model, diagnose, ranked_weights
 from clusterorch.figures.causal_graph import draw_causal_graph
 from clusterorch.inference.actions import action_kernel
@@ -155,6 +157,14 @@ def test_the_line_alone_tells_it(tmp_path):
     told = diagnose(default_incident_model(overlays=[OVERLAY]), read_paths([tmp_path], formats()))
     assert told.leading == MODE
     assert told.sites[0][1] == "rank 3"
+
+
+def test_the_diagnose_command_reads_its_line(tmp_path, capsys):
+    (tmp_path / "a.log").write_text(formats().pattern["allocation_failed"].example + "\n", encoding="utf-8")
+    assert main(["diagnose", str(tmp_path), "--json", "--overlay", str(OVERLAY)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert max(told["modes"], key=told["modes"].get) == MODE
+    assert told["evidence"][0]["signal"] == "python_error"
 
 
 def test_a_known_incident_stays_what_it_was():

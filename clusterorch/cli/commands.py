@@ -44,7 +44,7 @@ class Diagnose:
         from clusterorch.diagnosis.diagnose import default_incident_model, diagnose, to_json
         from clusterorch.reports.terminal import show_diagnosis
         from clusterorch.reports.wording import terminal
-        from clusterorch.telemetry.patterns import load_formats, shipped_formats
+        from clusterorch.telemetry.patterns import load_formats
         from clusterorch.telemetry.reading import read_paths
 
         if self.top < 1:
@@ -52,7 +52,7 @@ class Diagnose:
         if self.out is not None:
             refuse_to_replace(self.out, force=self.force)
         model = default_incident_model(self.model, self.overlay)
-        diagnosis = diagnose(model, read_paths(self.paths, load_formats(shipped_formats())))
+        diagnosis = diagnose(model, read_paths(self.paths, load_formats(model.format_files)))
         text = json.dumps(to_json(diagnosis), allow_nan=False, indent=1) + "\n"
         if self.out is not None:
             write_whole(self.out, lambda path: path.write_text(text, encoding="utf-8"), force=self.force)

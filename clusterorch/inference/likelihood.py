@@ -17,6 +17,7 @@ from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE
 from clusterorch.probability.elementary import exp, log, log_add
 
 _ROOT_TWO_PI = 2.5066282746310002
+_FARTHEST = 1380.0  # squared distance, in standard deviations, at which a density is still a normal number
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -37,7 +38,9 @@ def continuous_density(
     z = (x - centre) / width
     w = (x - outlier_mean) / outlier_sd
     own = (1.0 - outlier) / (width * _ROOT_TWO_PI) * exp(-0.5 * z * z)
-    return own + outlier / (outlier_sd * _ROOT_TWO_PI) * exp(-0.5 * w * w)
+    # Beyond the smallest double an outlier is as far as it gets: then it tells no hypothesis from another.
+    far = w * w if w * w < _FARTHEST else _FARTHEST
+    return own + outlier / (outlier_sd * _ROOT_TWO_PI) * exp(-0.5 * far)
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)

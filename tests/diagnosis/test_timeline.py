@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from clusterorch.diagnosis import timeline
-from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
+from clusterorch.diagnosis.diagnose import _mixture, _Run, default_incident_model, diagnose
 from clusterorch.diagnosis.timeline import alignments, distinct, entries, thinned, tracks
 from clusterorch.diagnosis.universe import MOST_SITES, build_universe, most_telling_first
+from clusterorch.inference.excerpts import Excerpts, Kind, Mark, Shown
+from clusterorch.inference.plan import make_plan
 from clusterorch.inference.priors import incident_mix
-from clusterorch.telemetry.readings import JOB, EntityRef, Ingested, Place, Reading
+from clusterorch.models.layout import ENTITY_KINDS, Layout
+from clusterorch.models.spec import PHASES
+from clusterorch.telemetry.readings import JOB, EntityRef, Ingested, PhaseMark, Place, Reading
 
 
 @functools.cache
@@ -102,7 +107,25 @@ def test_gaps_are_whole_slices_between_times_of_one_clock():
     given = [reading(i, "xid", "lost", EntityRef("gpu", "n", None, i), at=t) for i, t in enumerate((0.3, 15.3, 59.9))]
     universe = build_universe([r.entity for r in given])
     made = entries(given, model().with_layout(universe.layout).hidden_network, universe, [])
-    assert [entry.item.gap for entry in made] == [0, 1, 2]
+    assert [entry.item.gap for entry in made[1:]] == [1, 2]
+
+
+def test_a_line_is_of_the_phase_last_marked_before_it_in_its_file():
+    marks = [PhaseMark("a", o, None, o, phase, "", "p") for o, phase in ((2, "load"), (4, "step"), (6, "save"))]
+    given = [reading(o, "cuda_error", "unknown", rank(o)) for o in (1, 2, 3, 5, 7)]
+    given.append(reading(8, "cuda_error", "unknown", rank(8), file="b"))
+    universe = build_universe([r.entity for r in given])
+    made = entries(given, model().with_layout(universe.layout).hidden_network, universe, marks)
+    assert [PHASES[entry.item.phase] for entry in made] == ["step", "load", "load", "step", "save", "step"]
+
+
+def test_orders_are_averaged_by_how_well_they_explain_the_lines():
+    evidence, beliefs = [-3.0, -1.0, -2.0, -1.5], np.eye(4)
+    runs = [_Run([], SimpleNamespace(belief=b), e) for e, b in zip(evidence, beliefs, strict=True)]  # type: ignore[arg-type]
+    mixed, best = _mixture(iter(runs))
+    weight = np.exp(evidence)
+    np.testing.assert_allclose(mixed, weight / weight.sum(), rtol=1e-12)
+    assert best is runs[1]
 
 
 # ---------------------------------------------------------------- places
@@ -138,6 +161,7 @@ def test_a_rank_and_the_gpu_it_sits_on_are_one_unit():
     gpu = EntityRef("gpu", None, "0000:61:00")
     universe = build_universe([gpu, rank(3)], [Place(rank=3, pci="0000:61:00")])
     assert universe.index[gpu] == universe.index[rank(3)]
+    assert universe.layout.gpus == 2  # that unit, and another
     apart = build_universe([gpu, rank(3)])
     assert apart.index[gpu] != apart.index[rank(3)]
 
@@ -145,7 +169,9 @@ def test_a_rank_and_the_gpu_it_sits_on_are_one_unit():
 def test_what_few_others_say_comes_first():
     many = [reading(i, "watchdog_timeout", 1, rank(i)) for i in range(20)]
     lost = EntityRef("gpu", "z", "0000:61:00")
-    assert most_telling_first([*many, reading(21, "xid", "lost", lost)])[0] == lost
+    told = [*many, reading(21, "xid", "lost", lost), reading(22, "collective_mismatch", 1, rank(7))]
+    assert most_telling_first(told)[:2] == [lost, rank(7)]
+    assert len(most_telling_first(told)) == 21
 
 
 def test_a_universe_has_bounded_room_and_keeps_the_most_telling():
@@ -158,6 +184,21 @@ def test_a_universe_has_bounded_room_and_keeps_the_most_telling():
     told = sum(ref.kind == "rank" for ref in universe.index)
     assert told + universe.left_out == 4000
     assert universe.entities(rank(3999, "n499")) in {(), (universe.index.get(rank(3999, "n499"), -1),)}
+
+
+def test_a_line_about_one_of_several_weighs_as_their_mean():
+    grounded = model().with_layout(Layout(2, 3))
+    network = grounded.hidden_network
+    plan = make_plan(network)
+    present = {kind: np.ones(grounded.layout.count(kind), dtype=bool) for kind in ENTITY_KINDS}
+    kind = Kind(network.signal_index("nic_failover"), 1)
+
+    def ratio(entities):
+        return Excerpts(network, plan, present, 0.02).ratios(Mark(kind, entities), PHASES.index("step"), Shown())
+
+    one, other, both = (np.exp(ratio(entities)) for entities in ((1,), (2,), (1, 2)))
+    np.testing.assert_allclose(both, 0.5 * (one + other), rtol=1e-12)
+    assert not np.allclose(one, other)
 
 
 # ---------------------------------------------------------------- nothing, and too much

@@ -27,12 +27,16 @@ from tests.reference.draws import Draws, State
 CONTINUOUS = ("gaussian", "log_ratio")
 
 
+History = tuple[frozenset[int], frozenset[int]]  # kinds not shown yet; entities named by the kind of the next line
+
+
 @dataclass
 class Excerpt:
-    """One drawn excerpt: what it shows, and the state in which each item was printed."""
+    """One drawn excerpt: what it shows, the state in which each item was printed, and what had been shown before it."""
 
     items: list[Item]
     states: list[State]
+    before: list[History]
 
 
 def gap_chances(protocol: Protocol) -> np.ndarray:
@@ -121,7 +125,7 @@ class Twin:
         state = State(None, frozenset(), (0,) * len(self.network.spec.edge), 0, 0)
         for _ in range(self.preroll):
             state = self.move(state, early=True)
-        drawn, states = [], []
+        drawn, states, before = [], [], []
         unseen, named = set(range(len(self.kinds))), defaultdict(set)
         last = {}
         for _ in range(items):
@@ -131,11 +135,12 @@ class Twin:
                 state = self.move(state, early=False)
             last = {name: (x, g + gap) for name, (x, g) in last.items()}
             sounding = self._pick(list(self.draws.transient_draws(state)))
-            mark = self._mark(state, sounding, unseen, named)
+            mark, history = self._mark(state, sounding, unseen, named)
             values = self._sample(state, sounding, last) if self.sampled else None
             drawn.append(Item(gap if self.sampled else None, mark, values))
             states.append(state)
-        return Excerpt(drawn, states)
+            before.append(history)
+        return Excerpt(drawn, states, before)
 
     def move(self, state: State, *, early: bool) -> State:
         """Draw the state a slice later."""
@@ -153,7 +158,9 @@ class Twin:
         edges = np.cumsum([p for p, _ in weighted])
         return weighted[int(np.searchsorted(edges, self.rng.random() * edges[-1], "right"))][1]
 
-    def _mark(self, state: State, sounding: frozenset[str], unseen: set[int], named: dict[int, set[int]]) -> Mark:
+    def _mark(
+        self, state: State, sounding: frozenset[str], unseen: set[int], named: dict[int, set[int]]
+    ) -> tuple[Mark, History]:
         shown, whom = self.chances(state, sounding)
         open_kinds = [k for k in named if k not in unseen and len(named[k]) < len(whom[k])]
         further = bool(open_kinds) and self.rng.random() < self.again
@@ -161,6 +168,7 @@ class Twin:
             k = open_kinds[self.rng.integers(len(open_kinds))]
         else:
             k = self._pick([(shown[i], i) for i in sorted(unseen)])
+        history = frozenset(unseen), frozenset(named[k])
         if k not in self.informational:
             unseen |= self.informational
             for i in self.informational:
@@ -171,7 +179,7 @@ class Twin:
         entity = self._pick([(q, e) for e, q in enumerate(law) if e not in named[k]])
         nobody = not further and self.rng.random() < 0.1  # says nothing about the state
         named[k] |= set() if nobody else {entity}
-        return Mark(self.kinds[k], () if nobody else (int(entity),))
+        return Mark(self.kinds[k], () if nobody else (int(entity),)), history
 
     def reachable(self) -> list[State]:
         """Every state that can be reached, the empty slot first."""
@@ -184,13 +192,15 @@ class Twin:
             found += fresh
         return found
 
-    def line_law(self, state: State, k: int) -> np.ndarray:
-        """[entities] probability that the first line of all is of kind k and names each entity."""
-        c, total = self.protocol.entity_contamination, 0.0
+    def line_law(self, state: State, k: int, before: History) -> np.ndarray:
+        """[entities] p(next line names each): with kind k itself if that is new, else given k."""
+        c, total, (unseen, named) = self.protocol.entity_contamination, 0.0, before
         for p, sounding in self.draws.transient_draws(state):
             shown, whom = self.chances(state, sounding)
             law = (1 - c) * whom[k] / whom[k].sum() + c / len(whom[k])
-            total = total + p * shown[k] / shown.sum() * law
+            law[list(named)] = 0.0
+            chosen = shown[k] / shown[sorted(unseen)].sum() if k in unseen else 1.0
+            total = total + p * chosen * law / law.sum()
         return total
 
     def chances(self, state: State, sounding: frozenset[str]) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -6,32 +6,19 @@ given as many episodes as put at least one statistic well beyond its limit.
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 
-from clusterorch.inference.backward import log_likelihoods
-from clusterorch.inference.excerpts import Mark, Shown
-from clusterorch.inference.filtering import NO_SOFT, Filter, SliceEvidence
-from clusterorch.inference.marks import Item, MarkFilter
-from clusterorch.inference.priors import STEP, OnsetPrior
-from clusterorch.inference.transition import NO_CLASS
-from clusterorch.models.spec import PHASES
 from tests.inference.calibration import Ledger, table
 from tests.inference.episodes import (
     EXCERPT,
     INFO_SHARE,
     Raw,
-    everything,
     excerpt_world,
     live,
     live_world,
     pasted,
-    reference,
 )
-from tests.inference.excerpt_twin import Twin, state_key, state_numbers
-from tests.inference.worlds import LIMITS, random_values
+from tests.inference.worlds import LIMITS
 
 
 def assert_right(title: str, ledger: Ledger) -> None:
@@ -134,38 +121,3 @@ def test_lines_trusted_too_much_are_noticed():
 
 def test_items_read_one_place_too_late_are_noticed():
     assert_noticed("excerpt shifted", pasted(excerpt_world(), excerpt_world(), 500, seed=9, swap=True))
-
-
-def test_every_line_has_the_declared_likelihood_in_every_state():
-    """Kind and entity of a first line, against the empty slot, for all states that a fault can reach."""
-    network = excerpt_world().hidden_network
-    excerpt, twin = (
-        MarkFilter(network, EXCERPT, everything(network)),
-        Twin(excerpt_world().hidden_network, LIMITS, EXCERPT, 20, 0),
-    )
-    states, numbers = twin.reachable(), state_numbers(network)
-    at = [numbers[state_key(twin, state)] for state in states]
-    for k, kind in enumerate(twin.kinds):
-        laws = np.array([twin.line_law(state, k) for state in states])
-        for entity in range(min(laws.shape[1], 2)):
-            patterns = excerpt.excerpts.ratios(Mark(kind, (entity,)), STEP, Shown())
-            found = np.empty(network.states)
-            log_likelihoods(excerpt.plan, STEP, NO_CLASS, patterns, NO_SOFT, found)
-            expected = np.log(laws[:, entity] / laws[0, entity])
-            np.testing.assert_allclose(found[at], expected, rtol=0, atol=1e-9, err_msg=str(kind))
-
-
-def test_an_excerpt_of_whole_slices_equals_the_filter():
-    """With known gaps, values and no marks the two have the same law, memory of samples included."""
-    network = reference("1x2", "incident").with_limits(LIMITS).hidden_network
-    excerpt = MarkFilter(network, EXCERPT, everything(network))
-    excerpt.reset(0, excerpt.onset)
-    f = Filter(network, prior=OnsetPrior(np.tile(excerpt.onset, (len(PHASES), 1))))
-    rng = np.random.default_rng(0)
-    for gap in (1, 2, 1, 3, 1):
-        values = random_values(network, rng, "step", 0.2)
-        excerpt.observe(Item(gap, None, values))
-        for _ in range(gap - 1):
-            f.step(SliceEvidence(np.full(network.width, math.nan)))
-        f.step(SliceEvidence(values))
-        np.testing.assert_allclose(excerpt.belief, f.belief[0], rtol=0, atol=1e-13)

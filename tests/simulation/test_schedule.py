@@ -152,3 +152,11 @@ def test_actions_may_differ_between_instances():
     simulator = calm(world("2x2"), 3)
     record = simulator.step([None, ("restart_rank", 1), "wait"])
     assert record.phase.tolist() == [STEP, LAUNCH, STEP]
+
+
+def test_a_restart_sets_the_age_of_a_halt_to_nothing():
+    model = quick()
+    stalled = held(model, "stall", 2, 9)
+    trace = simulate(model, 9, onset=0 * model.network.onset, do=stalled, actions={5: ("restart_rank", 0)})
+    assert trace.published["age_before"].tolist() == [0, 0, 0, 1, 2, 0, 1, 2, 3]
+    assert trace.published["phase"][5:].tolist() == [LAUNCH] * 4
