@@ -37,6 +37,9 @@ class Diagnose:
     force: bool = False
     """Replace what is there."""
 
+    protocol: Literal["auto", "covered", "excerpt"] = "auto"
+    """How to read the logs: as pasted lines, as contiguous streams in which absence counts, or as they look."""
+
     def run(self) -> None:
         """Print the diagnosis."""
         import json
@@ -52,7 +55,7 @@ class Diagnose:
         if self.out is not None:
             refuse_to_replace(self.out, force=self.force)
         model = default_incident_model(self.model, self.overlay)
-        diagnosis = diagnose(model, read_paths(self.paths, load_formats(model.format_files)))
+        diagnosis = diagnose(model, read_paths(self.paths, load_formats(model.format_files)), protocol=self.protocol)
         text = json.dumps(to_json(diagnosis), allow_nan=False, indent=1) + "\n"
         if self.out is not None:
             write_whole(self.out, lambda path: path.write_text(text, encoding="utf-8"), force=self.force)
