@@ -27,17 +27,18 @@ def points(figures: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     """Draw the figure."""
     gpus, cost = points(json.loads(SOURCE.read_text(encoding="utf-8"))["figures"])
-    slope, intercept = np.polyfit(np.log(gpus[1:]), np.log(cost[1:]), 1)
+    slope, intercept = np.polyfit(np.log(gpus[-3:]), np.log(cost[-3:]), 1)
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    line = np.geomspace(gpus[1], gpus[-1], 50)
-    fitted = f"fit from 64 GPUs on: GPUs ^ {slope:.2f}"
+    line = np.geomspace(gpus[-3], gpus[-1], 50)
+    fitted = f"fit to the three largest: GPUs ^ {slope:.2f}"
     axes.loglog(line, np.exp(intercept) * line**slope, color="#9aa5b1", label=fitted)
     axes.loglog(gpus, cost, "o", color="#1f5fa8", label="measured, one core")
     for x, y in zip(gpus, cost, strict=True):
         axes.annotate(f"{y:.3g} ms", (x, y), textcoords="offset points", xytext=(6, -12), fontsize=8, color="#333333")
     axes.set_xlim(gpus[0] / 1.6, gpus[-1] * 3)
+    axes.set_ylim(cost[0] / 2, cost[-1] * 2)
     axes.set_xlabel("GPUs")
     axes.set_ylabel("CPU time of one filter step, ms")
     axes.set_title("An exact filter step, by size of the cluster", fontsize=11)
