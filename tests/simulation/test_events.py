@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 from clusterorch.errors import IngestError
-from clusterorch.simulation import simulate
+from clusterorch.simulation import Simulator, simulate
+from clusterorch.simulation.recording import Recorder
 from clusterorch.telemetry.events import Event, cascade_graph, read_events, write_events
-from tests.simulation.worlds import quick, variants, world
+from tests.simulation.worlds import quick, twisted, variants, world
 
 EVERYTHING = {"mechanism_on", "mechanism_off", "fault", "fault_end", "action"}
 
@@ -129,3 +130,23 @@ def test_a_cascade_is_a_graph():
     graph = cascade_graph([root, line])
     assert list(graph.edges) == [(0, 1)]
     assert graph.nodes[1]["source"] == "nccl"
+
+
+def test_a_cause_is_an_edge_that_arrived_and_no_other_active_parent():
+    model = twisted()
+    spec, apart = model.spec, 0
+    for name in variants():
+        for seed in range(12):
+            simulator = Simulator(model, 1, seed=seed, fault=name, at=1, onset=0 * model.network.onset)
+            recorder, known = Recorder(simulator), {}
+            for _ in range(25):
+                simulator.step()
+                fresh = recorder.record()
+                known |= {e.id: e for e in fresh}
+                arrived = {(e.from_, e.to) for e, a in zip(spec.edge, simulator.state.arrived[0], strict=True) if a}
+                for event in (e for e in fresh if e.kind == "mechanism_on"):
+                    causes = {known[c].payload.get("variant") or known[c].payload["name"] for c in event.causes}
+                    assert causes == {start for start, end in arrived if end == event.payload["name"]}
+                    active = {e.from_ for e in spec.edge if e.to == event.payload["name"] and e.from_ == name}
+                    apart += bool(active - causes)
+    assert apart  # some parent was active and had not arrived

@@ -126,11 +126,11 @@ def check_members(model, signal, now, values):
     assert agrees((whole.sum(axis=1) == 0).sum(), len(whole), none), signal.name
 
 
-def calm():
-    """The reference model with no outliers, nothing absent and certain delivery."""
+def calm(absent=0.0):
+    """The reference model with no outliers, certain delivery, and this share of cells without a value."""
     model = world("1x1")
     plain = [
-        s.model_copy(update={"outlier": s.outlier.model_copy(update={"probability": 0.0}), "absent": 0.0})
+        s.model_copy(update={"outlier": s.outlier.model_copy(update={"probability": 0.0}), "absent": absent})
         if s.outlier else s
         for s in model.spec.signal
     ]  # fmt: skip
@@ -154,17 +154,19 @@ def test_samples_remember_the_one_before():
             assert abs(x.var() - 1) < ERRORS * np.sqrt(2 * (1 + signal.memory**2) / (1 - signal.memory**2) / x.size)
 
 
-def test_memory_decays_over_lost_samples():
-    model, values = sampled(calm(), lost=0.5)
+@pytest.mark.parametrize(("absent", "lost"), [(0.0, 0.5), (0.5, 0.0)])
+def test_memory_decays_over_samples_that_were_not_taken(absent, lost):
+    model, values = sampled(calm(absent), lost=lost)
     for s, signal in enumerate(model.spec.signal):
         if signal.family in ("gaussian", "log_ratio"):
             x = (values[:, :, model.network.signal_offset[s]] - signal.mean) / signal.sd
+            taken = np.isfinite(x)
+            assert agrees(taken[20:].sum(), taken[20:].size, (1 - absent) * (1 - lost))
             for gap in (2, 3):
-                between = np.isnan(x[1 : len(x) - gap + 1]) if gap == 2 else np.isnan(x[1:-2]) & np.isnan(x[2:-1])
-                first, last = x[:-gap][between], x[gap:][between]
-                both = ~np.isnan(first) & ~np.isnan(last)
-                product = (first * last)[both]
-                assert abs(product.mean() - signal.memory**gap) < ERRORS * 1.5 / np.sqrt(both.sum())
+                between = ~taken[1 : len(x) - gap + 1] if gap == 2 else ~taken[1:-2] & ~taken[2:-1]
+                both = between & taken[:-gap] & taken[gap:]
+                product = (x[:-gap][both] * x[gap:][both]).mean()
+                assert abs(product - signal.memory**gap) < ERRORS * 1.5 / np.sqrt(both.sum())
 
 
 def test_the_vectorised_quantile_is_the_scalar_one_to_the_bit():
