@@ -16,7 +16,7 @@ import numpy as np
 
 from clusterorch.inference.plan import Plan
 from clusterorch.models.compile import Network
-from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE, KIND_OF_FAMILY
+from clusterorch.models.rows import CHORUS, DISCRETE, KIND_OF_FAMILY
 
 _TINY = 1e-12
 
@@ -222,8 +222,3 @@ class Excerpts:
 
         left = np.maximum(1.0 - law(named).sum(axis=1), _TINY)
         return np.log(law(list(entities)).mean(axis=1) / left * (total - len(named)))
-
-
-def continuous_kind(network: Network, signal: int) -> bool:
-    """Whether a signal is read as a value rather than as a line."""
-    return KIND_OF_FAMILY[network.spec.signal[signal].family] == CONTINUOUS

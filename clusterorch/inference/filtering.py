@@ -6,7 +6,7 @@ instances with one kernel, and an instance's bits do not depend on its company.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +28,6 @@ from clusterorch.inference.transition import NO_CLASS, PHASE_COUNT, clear, predi
 from clusterorch.models.compile import Network
 
 NO_SOFT = np.zeros(0)
-Soft = Callable[[Network], np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from clusterorch.models.rows import KIND_OF_FAMILY, Rows, Situation
 from clusterorch.models.spec import PHASES, RELATIONS, ModelSpec
 from clusterorch.probability.lifetimes import onset_probability
 
-LEVELS = ("unit", "node", "leaf", "rail", "all")
 REST, NEAR, SITE = range(3)
 
 

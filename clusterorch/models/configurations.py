@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from clusterorch.causal.slices import HALTED, Configuration, Context, VariantLaw, job_class, successors
 from clusterorch.models.spec import PHASES
 
-SAVE, STARTING, STOP = (
-    PHASES.index("save"),
-    {PHASES.index(p) for p in ("launch", "init_comm", "load")},
-    PHASES.index("stop"),
-)
-EMPTY_BITS = 0
+SAVE, STARTING = PHASES.index("save"), {PHASES.index(p) for p in ("launch", "init_comm", "load")}
 
 
 def make_context(phase: int, due: int, save_ends: bool) -> Context:

@@ -13,7 +13,6 @@ SiteKind = Literal["gpu", "node", "link", "leaf", "rail", "communicator", "rank"
 Relation = Literal["site", "node", "rest", "others", "all"]
 JobClass = Literal["moving", "halted", "down"]
 Effect = Literal["none", "slow", "stall", "crash", "block_save", "block_start", "poison"]
-Stream = str
 STREAMS = ("nccl", "kernel", "smi", "network", "checkpoint")
 PHASES = ("launch", "init_comm", "load", "step", "eval", "save", "stop", "queued")
 RELATIONS = ("rest", "node", "site")
