@@ -117,6 +117,28 @@ def log_add(a: float, b: float) -> float:
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
+def _central_fraction(q: float) -> tuple[float, float]:
+    """Numerator and denominator of the central branch of AS 241, for q = u - 1/2 with q * q <= 0.180625."""
+    r = 0.180625 - q * q
+    top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
+    top = (top * r + 6.7265770927008700853e4) * r + 4.5921953931549871457e4
+    top = (top * r + 1.3731693765509461125e4) * r + 1.9715909503065514427e3
+    top = (top * r + 1.3314166789178437745e2) * r + 3.3871328727963666080e0
+    base = 5.2264952788528545610e3 * r + 2.8729085735721942674e4
+    base = (base * r + 3.9307895800092710610e4) * r + 2.1213794301586595867e4
+    base = (base * r + 5.3941960214247511077e3) * r + 6.8718700749205790830e2
+    base = (base * r + 4.2313330701600911252e1) * r + 1.0
+    return q * top, base
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def central_quantile(q: float) -> float:
+    """`normal_quantile(q + 1/2)` for q * q <= 0.180625, to the bit, and without its other branches."""
+    top, base = _central_fraction(q)
+    return top / base
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
 def normal_quantile(u: float) -> float:
     """Inverse of the standard normal distribution function, relative error below 1e-15.
 
@@ -130,15 +152,7 @@ def normal_quantile(u: float) -> float:
     distance = np.sqrt(-log(tail))
     near = distance <= 5.0
 
-    r = 0.180625 - q * q
-    top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
-    top = (top * r + 6.7265770927008700853e4) * r + 4.5921953931549871457e4
-    top = (top * r + 1.3731693765509461125e4) * r + 1.9715909503065514427e3
-    top = (top * r + 1.3314166789178437745e2) * r + 3.3871328727963666080e0
-    base = 5.2264952788528545610e3 * r + 2.8729085735721942674e4
-    base = (base * r + 3.9307895800092710610e4) * r + 2.1213794301586595867e4
-    base = (base * r + 5.3941960214247511077e3) * r + 6.8718700749205790830e2
-    base = (base * r + 4.2313330701600911252e1) * r + 1.0
+    top, base = _central_fraction(q)
 
     r = distance - 1.6
     near_top = 7.74545014278341407640e-4 * r + 2.27238449892691845833e-2
@@ -162,7 +176,7 @@ def normal_quantile(u: float) -> float:
 
     tail_top = near_top if near else far_top
     tail_base = near_base if near else far_base
-    value = (q * top if central else tail_top) / (base if central else tail_base)
+    value = (top if central else tail_top) / (base if central else tail_base)
     value = -value if q < 0.0 and not central else value
     value = -np.inf if u <= 0.0 else value
     value = np.inf if u >= 1.0 else value

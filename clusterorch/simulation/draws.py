@@ -9,29 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from clusterorch.probability.elementary import normal_quantile
+from clusterorch.probability.elementary import central_quantile, normal_quantile
 
 MEAN, SD, ABSENT, THRESHOLD, SCALE, OUTLIER_SCALE = range(6)  # columns of a continuous row
 _SMALLEST, _LARGEST = 2.0**-54, 1.0 - 2.0**-53
 _CENTRAL = 0.180625
-
-
-@njit(cache=True, error_model="numpy", forceinline=True)
-def central_quantile(q: float) -> float:
-    """`normal_quantile(q + 1/2)` for q * q <= 0.180625, to the bit.
-
-    Source: Wichura (1988), Algorithm AS 241, PPND16, central branch.
-    """
-    r = 0.180625 - q * q
-    top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
-    top = (top * r + 6.7265770927008700853e4) * r + 4.5921953931549871457e4
-    top = (top * r + 1.3731693765509461125e4) * r + 1.9715909503065514427e3
-    top = (top * r + 1.3314166789178437745e2) * r + 3.3871328727963666080e0
-    base = 5.2264952788528545610e3 * r + 2.8729085735721942674e4
-    base = (base * r + 3.9307895800092710610e4) * r + 2.1213794301586595867e4
-    base = (base * r + 5.3941960214247511077e3) * r + 6.8718700749205790830e2
-    base = (base * r + 4.2313330701600911252e1) * r + 1.0
-    return (q * top) / base
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
