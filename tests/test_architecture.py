@@ -3,12 +3,13 @@
 import ast
 import re
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from clusterorch.models.reading import read_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "clusterorch"
@@ -174,7 +175,7 @@ def mode_names() -> set[str]:
     if not file.exists():
         pytest.skip("no reference model yet")
     names = set()
-    for mode in tomllib.loads(file.read_text(encoding="utf-8")).get("mode", []):
+    for mode in read_whole(file).get("mode", []):
         names.add(mode["name"])
         variants = mode.get("variant", [])
         for variant in variants if isinstance(variants, list) else ({"name": key} for key in variants):

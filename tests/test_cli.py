@@ -1,5 +1,6 @@
 """The command line: what each command prints, and how each kind of bad input ends."""
 
+import io
 import json
 import os
 import re
@@ -8,22 +9,27 @@ import signal
 import stat
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from clusterorch import cli
 from clusterorch.cli import commands
-from clusterorch.diagnosis.diagnose import Weight, to_json
+from clusterorch.cli.following import show_following
+from clusterorch.diagnosis.diagnose import Onset, Weight, to_json
+from clusterorch.diagnosis.dossier import Dossier
+from clusterorch.errors import IngestError
 from clusterorch.models import load
+from clusterorch.models.reading import read_whole
+from clusterorch.reports.wording import Terminal
 from clusterorch.simulation.simulator import DEFAULT_ENTRY
-from tests.reports.made import change, diagnosis, reading
+from clusterorch.telemetry.reading import read_paths
+from tests.reports.made import change, diagnosis, modes, reading
 
 ROOT = Path(__file__).resolve().parents[1]
 CASE = ROOT / "data/cases/case-023/logs"
 MODES = {
-    *(mode["name"] for mode in tomllib.loads((ROOT / "models/reference.toml").read_text())["mode"]),
+    *(mode["name"] for mode in read_whole(ROOT / "models/reference.toml")["mode"]),
     "healthy",
 }
 LINE = "May  6 21:03:26 n7 kernel: mlx5_core 0000:18:00.0 ibp24s0: Link down\n"
@@ -90,7 +96,8 @@ def test_diagnose_prints_a_view_for_people(capsys):
     out, err = capsys.readouterr()
     assert err == ""
     assert out.startswith("Diagnosis: ")
-    assert all(mode in out for mode in MODES)
+    assert "ib_link_flap" in out
+    assert all(f"\n{label} " in out for label in ("where", "since", "root", "settle", "advice"))
     assert "\x1b" not in out
 
 
@@ -185,6 +192,165 @@ def test_what_is_no_json_is_never_printed(monkeypatch, capsys, log):
     with pytest.raises(ValueError, match="JSON compliant"):
         cli.main(["diagnose", str(log), "--json"])
     assert capsys.readouterr().out == ""
+
+
+def test_json_has_what_follows_from_the_diagnosis(capsys):
+    assert cli.main(["diagnose", str(CASE), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    gains = [offer["gain_nats"] for offer in said["settle"]]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[-1] >= 0.0
+    assert {"command", "shell", "hosts", "signals", "streams", "outcomes"} <= said["settle"][0].keys()
+    assert said["advice"]["clears"] == max(option["clears"] for option in said["advice"]["options"])
+    assert said["advice"]["cost"]
+    assert {context["file"] for context in said["contexts"]} <= {line["file"] for line in said["evidence"]}
+    assert any(context["before"] or context["after"] for context in said["contexts"])
+
+
+def test_html_is_one_page_that_holds_the_verdict(capsys, log, tmp_path):
+    out = tmp_path / "deep" / "page.html"
+    assert cli.main(["diagnose", str(log), "--html", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("Diagnosis: ")
+    text = out.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "Link down" in text
+    assert [file.name for file in out.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize(("text", "code"), [(LINE, 1), ("nobody knows\n", 3)], ids=["failure", "nothing"])
+def test_an_exit_code_that_was_asked_for_tells_the_verdict(capsys, log, text, code):
+    log.write_text(text)
+    assert cli.main(["diagnose", str(log), "--exit-code", "--json"]) == code
+    modes = json.loads(capsys.readouterr().out)["modes"]
+    assert (max(modes.values()) >= 0.5 and max(modes, key=modes.get) != "healthy") == (code == 1)
+    assert cli.main(["diagnose", str(log)]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "told", "code"),
+    [
+        ({"healthy": 0.5}, True, 0), ({"healthy": 0.49}, True, 3), ({"gpu_xid": 0.5}, True, 1),
+        ({"gpu_xid": 0.49}, True, 3), ({"gpu_xid": 0.9}, False, 3),
+    ],
+)  # fmt: skip
+def test_the_verdict_and_its_exit_code(beliefs, told, code):
+    weights = None if told else []
+    assert Dossier(diagnosis(modes(**beliefs), weights=weights, onset=Onset(0.1, None))).exit_code == code
+
+
+# ---------------------------------------------------------------- diagnose --follow
+
+
+@pytest.fixture
+def snapshots(monkeypatch):
+    """Replaces the watching of files by states of them, one after the other, and then an interrupt."""
+
+    def after(*texts, end=KeyboardInterrupt):
+        def follow(paths, formats, **_):
+            for text in texts:
+                paths[0].write_text(text)
+                yield read_paths(paths, formats)
+            raise end
+
+        monkeypatch.setattr("clusterorch.telemetry.following.follow", follow)
+
+    return after
+
+
+def test_following_prints_a_line_whenever_the_verdict_changes(capsys, log, snapshots):
+    snapshots("nobody knows\n", "nobody knows\nat all\n", LINE, LINE + "more\n")
+    assert cli.main(["diagnose", "--follow", str(log)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert len(lines) == 2
+    assert "the prior stands" in lines[0]
+    assert re.match(r"\d\d:\d\d:\d\d .*ib_link_flap", lines[1])
+
+
+def test_following_in_json_prints_an_object_a_line_and_ends_with_the_last_verdict(capsys, log, snapshots):
+    snapshots("nobody knows\n", LINE)
+    assert cli.main(["diagnose", "--follow", "--json", "--exit-code", str(log)]) == 1
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["coverage"]["recognised"] for one in said] == [0, 1]
+
+
+def test_following_redraws_the_view_on_a_terminal(log, snapshots):
+    file = io.StringIO()
+    console = Terminal(file=file, force_terminal=True, width=80, height=50, markup=False, highlight=False)
+    made = [Dossier(diagnosis(modes(gpu_xid=0.9))), Dossier(diagnosis(modes(ib_link_flap=0.9)))]
+
+    def told():
+        yield from made
+        raise KeyboardInterrupt
+
+    assert show_following(told(), console) == 1
+    assert file.getvalue().count("Diagnosis: ") >= 2
+
+
+def test_paths_that_vanish_while_followed_are_one_line(capsys, log, snapshots):
+    snapshots(end=IngestError("kernel.log: is gone"))
+    assert "is gone" in failing(capsys, "diagnose", "--follow", log)
+
+
+@pytest.mark.parametrize("option", ["--html", "--out"])
+def test_following_writes_no_file(capsys, log, tmp_path, option):
+    assert option in failing(capsys, "diagnose", "--follow", log, option, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_following_ends_with_an_interrupt_from_the_keyboard(log):
+    script = f"""
+import os, signal, sys, threading
+from clusterorch import cli
+threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+sys.exit(cli.main(["diagnose", "--follow", {str(log)!r}]))
+"""
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert outcome.returncode in (0, 130), outcome.stderr  # 130: before there was anything to follow
+    assert outcome.stderr == ""
+
+
+# ---------------------------------------------------------------- collect
+
+
+def test_collect_prints_the_whole_set_of_commands(capsys):
+    assert cli.main(["collect", "--print"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#!/bin/sh\n")
+    assert "clusterorch diagnose" in script
+    checked = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_collect_orders_by_what_a_diagnosis_lacks_and_a_written_one_gives_the_same(capsys, log, tmp_path):
+    assert cli.main(["collect", "--print", str(log)]) == 0
+    script = capsys.readouterr().out
+    gains = [float(found) for found in re.findall(r", ([0-9.]+) nats expected", script)]
+    assert gains
+    assert gains == sorted(gains, reverse=True)
+    assert "on n7 n7-" in script
+    saved = tmp_path / "said.json"
+    assert cli.main(["diagnose", str(log), "--out", str(saved)]) == 0
+    capsys.readouterr()
+    assert cli.main(["collect", "--print", "--from", str(saved)]) == 0
+    again = capsys.readouterr().out
+    assert [line for line in again.splitlines() if not line.startswith("# Model")] == [
+        line for line in script.splitlines() if not line.startswith("# Model")
+    ]
+
+
+def test_a_host_with_a_line_break_in_a_written_diagnosis_is_refused(capsys, log, tmp_path):
+    saved = tmp_path / "said.json"
+    assert cli.main(["diagnose", str(log), "--out", str(saved)]) == 0
+    capsys.readouterr()
+    said = json.loads(saved.read_text())
+    for offer in said["settle"]:
+        for host in offer["hosts"]:
+            host["host"] = "n7\nreboot"
+    saved.write_text(json.dumps(said))
+    assert "no name for a shell command" in failing(capsys, "collect", "--print", "--from", saved)
 
 
 # ---------------------------------------------------------------- simulate
@@ -357,6 +523,19 @@ BAD = {
     "do on an unknown entity": (["simulate", "--do", "xid[99]=lost", "--out", "{tmp}/new"], "xid[99]"),
     "a fault after the end": (["simulate", "--fault", "gpu_xid", "--at", "999", "--out", "{tmp}/new"], "--at 999"),
     "no slices": (["simulate", "--slices", "0", "--out", "{tmp}/new"], "0 slices"),
+    "a page that is there": (["diagnose", "{log}", "--html", "{log}"], "--force"),
+    "a folder as page": (["diagnose", "{log}", "--html", "{tmp}", "--force"], "folder"),
+    "a page below a file": (["diagnose", "{log}", "--html", "{log}/x.html"], "x.html: cannot be written"),
+    "a page that cannot be": (["diagnose", "{log}", "--html", "/proc/no/x.html"], "/proc/no/x.html: cannot be written"),
+    "one file for both": (["diagnose", "{log}", "--html", "{tmp}/a", "--out", "{tmp}/a"], "cannot be one file"),
+    "nothing to follow": (["diagnose", "--follow", "{tmp}/none.log"], "none.log"),
+    "a script without asking": (["collect"], "--print"),
+    "a script of nothing": (["collect", "--print", "{tmp}/none.log"], "none.log"),
+    "two orders": (["collect", "--print", "{log}", "--from", "{log}"], "--from"),
+    "no diagnosis": (["collect", "--print", "--from", "{log}"], "no JSON"),
+    "no such diagnosis": (["collect", "--print", "--from", "{tmp}/none.json"], "none.json"),
+    "another object": (["collect", "--print", "--from", "{tmp}/other.json"], "clusterorch.diagnosis/1"),
+    "an unknown command": (["collect", "--print", "--from", "{tmp}/strange.json"], "no command 'reboot'"),
     "impossible layout for a job": (["simulate", "--layout", "9999999x9", "--out", "{tmp}/new"], "9999999x9"),
     "impossible layout": (["model", "show", "--layout", "0x8"], "0x8"),
     "malformed layout": (["model", "show", "--layout", "4by8"], "4by8"),
@@ -373,6 +552,12 @@ def test_bad_input_is_one_line_that_names_it(capsys, tmp_path, log, words, named
     (tmp_path / "empty.toml").write_text("")
     (tmp_path / "dump.bin").write_bytes(bytes(range(256)) * 40)
     (tmp_path / "old.png").write_bytes(b"old")
+    (tmp_path / "other.json").write_text("[]")
+    (tmp_path / "strange.json").write_text(
+        json.dumps(
+            {"schema": "clusterorch.diagnosis/1", "settle": [{"command": "reboot", "gain_nats": 1, "hosts": []}]}
+        )
+    )
     assert named in failing(capsys, *(word.format(log=log, tmp=tmp_path) for word in words))
     assert log.read_text() == LINE
     assert (tmp_path / "old.png").read_bytes() == b"old"

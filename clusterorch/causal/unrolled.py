@@ -198,8 +198,8 @@ class _Unrolled:
 
     def _add_mechanism(self, t: int, mechanism: Any, edges: list[str]) -> None:
         seconds, heals = self.declared.seconds, 0.0
-        if mechanism.heals is not None:
-            heals = lifetimes.geometric_from_mean(mechanism.heals, seconds)
+        if mechanism.lasts is not None:
+            heals = lifetimes.geometric_from_mean(mechanism.lasts, seconds)
         arrives = [len(self.tables[f"{name}[{t}]"].states) - 1 for name in edges]
 
         def law(present: int, was: int, *stages: int) -> list[float]:

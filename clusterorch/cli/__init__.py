@@ -13,7 +13,7 @@ from typing import Any
 import tyro
 
 from clusterorch import __version__
-from clusterorch.cli import commands, model_commands
+from clusterorch.cli import collecting, commands, model_commands
 from clusterorch.errors import ClusterorchError
 
 PROGRAM = commands.PROGRAM
@@ -35,6 +35,7 @@ MODELS = {
 }
 COMMANDS = {
     "diagnose": commands.Diagnose,
+    "collect": collecting.Collect,
     "simulate": commands.Simulate,
     "model": Models,
     "demo": commands.Demo,
@@ -45,14 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        0 done; 2 it cannot be done as asked, which one line says; 130 interrupted; 141 the reader went away.
+        0 done, or what the command itself ends with; 2 it cannot be done as asked, which one line says;
+        130 interrupted; 141 the reader went away.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of ASCII shows what it can
     try:
         command = _parse(list(sys.argv[1:] if argv is None else argv))
-        if command is not None:
-            command.run()
+        code = 0 if command is None else command.run() or 0
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still to be flushed when the interpreter ends has nowhere to go.
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except MemoryError:
         return _fail("not enough memory; a smaller layout needs less")
-    return 0
+    return code
 
 
 def _parse(words: list[str]) -> Any:

@@ -6,12 +6,16 @@ import shlex
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
+
+if TYPE_CHECKING:
+    from clusterorch.diagnosis.dossier import Dossier
+    from clusterorch.telemetry.readings import Ingested
 
 PROGRAM = "clusterorch"
 HAZARDS = "hazards"
@@ -20,7 +24,11 @@ Repeated = UseAppendAction[tuple[str, ...]]
 
 @dataclass
 class Diagnose:
-    """Tell what broke, where and since when, from the logs there are."""
+    """Tell what broke, where and since when, from the logs there are.
+
+    Ends with 0 whatever the diagnosis is, and with 2 if it cannot be made.  With --exit-code:
+    0 healthy, 1 a failure at least as probable as all else together, 3 undecided or no line tells.
+    """
 
     paths: Positional[tuple[Path, ...]]
     """Log files, and folders of them."""
@@ -34,35 +42,85 @@ class Diagnose:
     """Places, and lines for and against, that are shown."""
     out: Path | None = None
     """Also write the JSON object here."""
+    html: Path | None = None
+    """Also write a page for a browser here: one file that loads nothing."""
     force: bool = False
     """Replace what is there."""
+    follow: bool = False
+    """Go on reading and diagnosing as the logs grow, until Ctrl-C, which is no error.  With --json a line each."""
+    exit_code: bool = False
+    """End with 1 for a failure and with 3 if undecided."""
 
     protocol: Literal["auto", "covered", "excerpt"] = "auto"
     """How to read the logs: as pasted lines, as contiguous streams in which absence counts, or as they look."""
 
-    def run(self) -> None:
-        """Print the diagnosis."""
-        import json
-
-        from clusterorch.diagnosis.diagnose import default_incident_model, diagnose, to_json
-        from clusterorch.reports.terminal import show_diagnosis
+    def run(self) -> int:
+        """Print the diagnosis; returns the exit code."""
+        self._check()
+        from clusterorch.diagnosis.commands import load_commands
+        from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
+        from clusterorch.diagnosis.dossier import open_dossier
         from clusterorch.reports.wording import terminal
         from clusterorch.telemetry.patterns import load_formats
         from clusterorch.telemetry.reading import read_paths
 
+        model = default_incident_model(self.model, self.overlay)
+        formats, commands = load_formats(model.format_files), load_commands(model)
+
+        def told(ingested: Ingested) -> Dossier:
+            found = diagnose(model, ingested, protocol=self.protocol)
+            return open_dossier(found, commands, self.paths, top=self.top)
+
+        if self.follow:
+            from clusterorch.cli.following import show_following
+            from clusterorch.telemetry.following import follow
+
+            snapshots = map(told, follow(self.paths, formats))
+            to_line = _json if self.as_json else None
+            code = show_following(snapshots, terminal(), top=self.top, to_line=to_line)
+        else:
+            dossier = told(read_paths(self.paths, formats))
+            self._write(dossier)
+            code = dossier.exit_code
+        return code if self.exit_code else 0
+
+    def _check(self) -> None:
         if self.top < 1:
             raise ClusterorchError(f"--top {self.top}: show at least one")
-        if self.out is not None:
-            refuse_to_replace(self.out, force=self.force)
-        model = default_incident_model(self.model, self.overlay)
-        diagnosis = diagnose(model, read_paths(self.paths, load_formats(model.format_files)), protocol=self.protocol)
-        text = json.dumps(to_json(diagnosis), allow_nan=False, indent=1) + "\n"
+        for option, path in (("--out", self.out), ("--html", self.html)):
+            if path is not None:
+                if self.follow:
+                    raise ClusterorchError(f"{option} writes one file, and --follow never ends: leave one of them out")
+                refuse_to_replace(path, force=self.force)
+        if self.out is not None and self.html is not None and self.out.absolute() == self.html.absolute():
+            raise ClusterorchError(f"{self.out}: --out and --html cannot be one file")
+
+    def _write(self, dossier: Dossier) -> None:
+        """Files first: what is printed is then whole."""
+        from clusterorch.reports.page import page
+        from clusterorch.reports.terminal import show_diagnosis
+        from clusterorch.reports.wording import terminal
+
+        text = _json(dossier, indent=1) + "\n"
         if self.out is not None:
             write_whole(self.out, lambda path: path.write_text(text, encoding="utf-8"), force=self.force)
+        if self.html is not None:
+            made = page(dossier, top=self.top)
+            write_whole(self.html, lambda path: path.write_text(made, encoding="utf-8"), force=self.force)
         if self.as_json:
             sys.stdout.write(text)
         else:
-            show_diagnosis(diagnosis, terminal(), top=self.top)
+            show_diagnosis(dossier, terminal(), top=self.top)
+
+
+def _json(dossier: Dossier, *, indent: int | None = None) -> str:
+    """One object of schema `clusterorch.diagnosis/1`."""
+    import json
+
+    from clusterorch.diagnosis.diagnose import to_json
+    from clusterorch.diagnosis.dossier import follow_ups
+
+    return json.dumps(to_json(dossier.diagnosis) | follow_ups(dossier), allow_nan=False, indent=indent)
 
 
 @dataclass(kw_only=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from clusterorch.errors import OutputExists
+from clusterorch.errors import ClusterorchError, OutputExists
 
 
 def refuse_to_replace(path: Path, *, force: bool) -> None:
@@ -18,12 +19,20 @@ def refuse_to_replace(path: Path, *, force: bool) -> None:
 
 
 def write_whole(path: Path, writer: Callable[[Path], object], *, force: bool) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; its folder is made.
+
+    Raises:
+        OutputExists: as `refuse_to_replace`.
+        ClusterorchError: it cannot be written; the error names the file that was asked for.
+    """
     refuse_to_replace(path, force=force)
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         writer(part)
         part.replace(path)
+    except OSError as error:
+        raise ClusterorchError(f"{path}: cannot be written: {error.strerror or error}; name another place") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

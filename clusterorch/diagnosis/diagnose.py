@@ -58,6 +58,8 @@ class Diagnosis:
     model: Model
     set_aside: list[str] = field(default_factory=list)
     limitations: list[Finding] = field(default_factory=list)
+    belief: Belief | None = field(default=None, repr=False)  # after the last line, over the states of a layout
+    universe: Universe | None = field(default=None, repr=False)  # of what is named in it
 
     @property
     def leading(self) -> str:
@@ -97,7 +99,7 @@ def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Dia
     the onset are told from the alignment that explains the logs best.
     """
     readings = distinct(ingested.readings)
-    universe = build_universe(most_telling_first(readings), ingested.places)
+    universe = build_universe(most_telling_first(readings), ingested.places, hosts_named=ingested.hosts)
     limits = {mark.timer: mark.seconds for mark in ingested.limits if mark.seconds > 0}
     grounded = model.with_layout(universe.layout).with_limits(_known_limits(model, limits))
     network = grounded.hidden_network
@@ -113,7 +115,7 @@ def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Dia
     return Diagnosis(
         belief.modes, belief.variants, _sites(belief, universe),
         _onset(best), _proximate(belief, model), changes, ribbon, ingested, model,
-        limitations=_limitations(universe, len(readings) - len(kept)),
+        limitations=_limitations(universe, len(readings) - len(kept)), belief=belief, universe=universe,
     )  # fmt: skip
 
 
@@ -140,7 +142,7 @@ def _laid_out(
     limitations.append(Finding("", None, "contiguous", text))
     return Diagnosis(
         run.final.modes, run.final.variants, _sites(run.final, universe), onset, _proximate(run.final, model),
-        changes, ribbon, ingested, model, limitations=limitations,
+        changes, ribbon, ingested, model, limitations=limitations, belief=run.final, universe=universe,
     )  # fmt: skip
 
 

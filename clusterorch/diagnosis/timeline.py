@@ -116,9 +116,10 @@ def entries(order: Sequence[Reading], network: Network, universe: Universe, phas
     index = {signal.name: s for s, signal in enumerate(network.spec.signal)}
     number = {kind: i for i, kind in enumerate(line_kinds(network))}
     shown, info = Shown(), info_kinds(network)
-    marked = _marked(phases)
+    marked = _Marks(phases)
     result: list[Entry] = []
     previous: Reading | None = None
+    phase: int | None = None
     for reading in order:
         made = observation(reading, index[reading.signal], network, universe) if reading.signal in index else None
         if made is None:
@@ -127,7 +128,10 @@ def entries(order: Sequence[Reading], network: Network, universe: Universe, phas
         if mark is not None and not shown.admit(number[mark.kind], mark.entities, info)[1]:
             continue
         gap = _gap(previous, reading, slice_seconds)
-        result.append(Entry(reading, Item(gap, mark, values, _phase(reading, marked))))
+        # What tells no phase of its own is in that of what came before it.
+        told = marked.phase(reading)
+        phase = phase if told is None else told
+        result.append(Entry(reading, Item(gap, mark, values, phase)))
         previous = reading
     return result
 
@@ -157,21 +161,29 @@ def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> in
     return None
 
 
-def _marked(phases: Sequence[PhaseMark]) -> dict[str, tuple[list[int], list[str]]]:
-    """By file: where a phase is marked, in order, and which."""
-    found: dict[str, tuple[list[int], list[str]]] = {}
-    for mark in sorted(phases, key=lambda p: p.order):
-        orders, names = found.setdefault(mark.file, ([], []))
-        orders.append(mark.order)
-        names.append(mark.phase)
-    return found
+class _Marks:
+    """Where phases are marked: in each file by order, and on the common clock by time."""
 
+    def __init__(self, phases: Sequence[PhaseMark]) -> None:
+        self.files: dict[str, tuple[list[int], list[str]]] = {}
+        for mark in sorted(phases, key=lambda p: p.order):
+            orders, names = self.files.setdefault(mark.file, ([], []))
+            orders.append(mark.order)
+            names.append(mark.phase)
+        timed = sorted((m for m in phases if m.clock == "wall" and m.time is not None), key=lambda m: (m.time, m.order))
+        self.times = [float(mark.time or 0.0) for mark in timed]
+        self.names = [mark.phase for mark in timed]
 
-def _phase(reading: Reading, marked: dict[str, tuple[list[int], list[str]]]) -> int:
-    """The phase last marked in the same file; a job is taken to be stepping otherwise."""
-    orders, names = marked.get(reading.file, ([], []))
-    at = bisect.bisect_right(orders, reading.order)
-    return PHASES.index(names[at - 1] if at else "step")
+    def phase(self, reading: Reading) -> int | None:
+        """The phase last marked before a reading, in its own file first; None if none is."""
+        orders, names = self.files.get(reading.file, ([], []))
+        at = bisect.bisect_right(orders, reading.order)
+        if at:
+            return PHASES.index(names[at - 1])
+        if reading.clock == "wall" and reading.time is not None and self.times:
+            at = bisect.bisect_right(self.times, reading.time)
+            return PHASES.index(self.names[at - 1]) if at else None
+        return None
 
 
 def observation(
@@ -183,7 +195,7 @@ def observation(
     if family == FIRST:
         return None  # whose error came first is what the order of the marks says already
     if family == CONTINUOUS or not declared.lines:
-        number, entity = _number(reading, declared.values), universe.entity(reading.entity)
+        number, entity = _number(reading, declared.values), universe.some(reading.entity)
         if number is None or entity < 0:
             return None
         values = np.full(network.width, np.nan)

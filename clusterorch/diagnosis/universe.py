@@ -9,12 +9,56 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clusterorch.models.layout import ENTITY_KINDS, Layout
-from clusterorch.telemetry.readings import EntityRef, Place, Reading
+from clusterorch.telemetry.readings import LOCAL, EntityRef, Place, Reading
 
 HOSTED = ("gpu", "rank", "link")
+ALONE = ("job", "storage", "checkpoint", "communicator")  # the logs' universe has one of each
 _UNHOSTED = "?"  # hosts that no line names are one host
 MOST_UNITS = 64  # on one host, the unnamed one included
 MOST_SITES = 256  # units, and links, of all hosts together
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """What the logs tell about who is who: ranks by host and place, and the host of what names none.
+
+    Args:
+        ranks: host and local number of a rank, where one line tells both.
+        local: the reverse.
+        sole: the only host there is; what names no host is on it.
+    """
+
+    ranks: dict[int, tuple[str, int]]
+    local: dict[tuple[str, int], int]
+    sole: str | None
+
+    def of(self, ref: EntityRef) -> EntityRef:
+        """The entity by its one name."""
+        if ref.kind == "rank" and ref.name is None and ref.index in self.ranks:
+            return ref._replace(host=self.ranks[ref.index][0])
+        if ref.kind in HOSTED and ref.host is None and self.sole is not None:
+            ref = ref._replace(host=self.sole)
+        if ref.kind == "rank" and ref.name == LOCAL and (ref.host or "", ref.index or 0) in self.local:
+            return EntityRef("rank", ref.host, None, self.local[ref.host or "", ref.index or 0])
+        return ref
+
+    def label(self, ref: EntityRef) -> str:
+        """What to call it: ranks by both of their numbers."""
+        known = self.ranks.get(ref.index) if ref.kind == "rank" and ref.name is None and ref.index is not None else None
+        return f"rank {ref.index} (local rank {known[1]}) on {known[0]}" if known else str(ref)
+
+
+def _aliases(places: Iterable[Place], hosts: Iterable[str]) -> Aliases:
+    found: dict[int, set[tuple[str, int]]] = defaultdict(set)
+    reverse: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for place in places:
+        if place.host and place.rank is not None and place.local is not None:
+            found[place.rank].add((place.host, place.local))
+            reverse[place.host, place.local].add(place.rank)
+    # Two jobs, or two communicators, may number their ranks differently: what is not told once is not told.
+    sure = {rank: next(iter(at)) for rank, at in found.items() if len(at) == 1 and len(reverse[next(iter(at))]) == 1}
+    named = set(hosts)
+    return Aliases(sure, {at: rank for rank, at in sure.items()}, named.pop() if len(named) == 1 else None)
 
 
 @dataclass
@@ -30,14 +74,25 @@ class Universe:
     names: dict[tuple[str, int], EntityRef]
     present: dict[str, np.ndarray] = field(repr=False)
     left_out: int = 0  # entities that are named but not told apart, for want of room
+    aliases: Aliases = field(default_factory=lambda: Aliases({}, {}, None), repr=False)
 
     def entity(self, ref: EntityRef) -> int:
         """Number of an entity; -1 if the logs do not tell which."""
-        return self.index.get(ref, 0 if ref.kind == "job" else -1)
+        return self.index.get(self.aliases.of(ref), 0 if ref.kind in ALONE else -1)
+
+    def some(self, ref: EntityRef) -> int:
+        """Number of an entity; of one that has no name, that of the unnamed one of its host."""
+        number, ref = self.entity(ref), self.aliases.of(ref)
+        if number >= 0 or ref.kind not in HOSTED or ref.name is not None or ref.index is not None:
+            return number
+        host = self.hosts.index(_host_of(ref)) if _host_of(ref) in self.hosts else self.layout.nodes - 1
+        per_node = self.layout.rails if ref.kind == "link" else self.layout.gpus
+        real = np.flatnonzero(self.present[ref.kind][host * per_node : (host + 1) * per_node])
+        return host * per_node + int(real[-1])
 
     def entities(self, ref: EntityRef) -> tuple[int, ...]:
         """Numbers of the entities that a name may stand for: one, all of a host's, or none if nothing is told."""
-        number = self.entity(ref)
+        number, ref = self.entity(ref), self.aliases.of(ref)
         if number >= 0:
             return (number,)
         if ref.kind not in HOSTED or ref.host not in self.hosts or ref.name is not None or ref.index is not None:
@@ -49,10 +104,10 @@ class Universe:
     def label(self, kind: str, number: int) -> str:
         """What to call a site."""
         if (kind, number) in self.names:
-            return str(self.names[kind, number])
+            return self.aliases.label(self.names[kind, number])
         twin = {"gpu": "rank", "rank": "gpu"}.get(kind, "")
         if (twin, number) in self.names:
-            return f"{kind} of {self.names[twin, number]}"
+            return f"{kind} of {self.aliases.label(self.names[twin, number])}"
         if kind in ("gpu", "rank", "link", "node"):
             per_node = {
                 "gpu": self.layout.gpus,
@@ -117,13 +172,19 @@ class _Room:
         return True
 
 
-def build_universe(refs: Iterable[EntityRef], places: Iterable[Place] = (), *, most: int = MOST_SITES) -> Universe:
+def build_universe(
+    refs: Iterable[EntityRef], places: Iterable[Place] = (), *, hosts_named: Iterable[str] = (), most: int = MOST_SITES
+) -> Universe:
     """Lay out the entities that the logs name, as many as there is room for, the first ones first.
 
     A rank and a GPU are the same unit where a line says so (`places`) or both have the same local number.
+    Where all lines together name one host only (`hosts_named`, and those of `refs`), all of it is on that host.
     """
+    refs, places = list(refs), list(places)
+    aliases = _aliases(places, {*hosts_named, *(ref.host for ref in refs if ref.host)})
     room = _Room(_same_places(places), most)
-    wanted = [ref for ref in dict.fromkeys(refs) if ref.kind in (*HOSTED, "node")]
+    alone = {ref.kind: ref for ref in reversed(refs) if ref.kind in ALONE and (ref.name or ref.host)}
+    wanted = [ref for ref in dict.fromkeys(map(aliases.of, refs)) if ref.kind in (*HOSTED, "node")]
     # Names must not decide anything: what is in is numbered in an order that the order of the lines cannot change.
     taken = sorted((ref for ref in wanted if room.takes(ref)), key=_order)
     hosts = list(dict.fromkeys(_host_of(ref) for ref in taken)) or [_UNHOSTED]
@@ -145,8 +206,9 @@ def build_universe(refs: Iterable[EntityRef], places: Iterable[Place] = (), *, m
         if host != _UNHOSTED:
             index[EntityRef("node", host)] = number
             names["node", number] = EntityRef("node", host)
+    names |= {(kind, 0): ref for kind, ref in alone.items()}
     sizes = [[len(room.tables[host][which]) for host in hosts] for which in range(2)]
-    return Universe(layout, hosts, index, names, _present(layout, *sizes), len(wanted) - len(taken))
+    return Universe(layout, hosts, index, names, _present(layout, *sizes), len(wanted) - len(taken), aliases)
 
 
 def _order(ref: EntityRef) -> tuple[str, str, str, int]:
@@ -164,6 +226,8 @@ def _same_places(places: Iterable[Place]) -> dict[tuple[str, str], str]:
     for place in places:
         if place.rank is not None and place.pci is not None:
             same["rank", str(place.rank)] = place.pci
+        elif place.rank is not None and place.local is not None and place.host:
+            same.setdefault(("rank", str(place.rank)), f"local {place.local}")
     return same
 
 

@@ -13,7 +13,7 @@ from clusterorch.inference.beliefs import Belief
 from clusterorch.inference.excerpts import Excerpts, Mark, Shown
 from clusterorch.inference.filtering import NO_SOFT, likelihood_ratios, make_scratch
 from clusterorch.inference.plan import MOST_GAP, Plan, make_plan
-from clusterorch.inference.priors import STEP, benign_mix, incident_mix, uniform_sites
+from clusterorch.inference.priors import STEP, benign_mix, by_phase, incident_mix, uniform_sites
 from clusterorch.inference.transition import NO_CLASS, predict, update
 from clusterorch.models.compile import Network
 from clusterorch.models.spec import Protocol
@@ -24,12 +24,15 @@ MOST_KNOWN_GAP = 480
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that an excerpt shows: a mark or some values, after a gap in slices (None: unknown)."""
+    """One thing that an excerpt shows: a mark or some values, after a gap in slices (None: unknown).
+
+    `phase` is that of the job as far as the logs tell; None: they do not, and the job is taken to step.
+    """
 
     gap: int | None
     mark: Mark | None = None
     values: np.ndarray | None = None
-    phase: int = STEP
+    phase: int | None = STEP
 
 
 def gap_law(protocol: Protocol, most: int | None = None) -> np.ndarray:
@@ -92,13 +95,23 @@ class MarkFilter:
         healthy = 0.12 if prior.healthy is None else prior.healthy
         share = (1.0 - healthy) * incident_mix(self.network, prior.uniform_share)
         share = share + 0.5 * healthy * benign_mix(self.network)
-        total, early = float(share.sum()), prior.before_first_line
+        # Lines are pasted from the first sign on, and a sign may come minutes after its cause.
+        early = prior.before_first_line if self.protocol.before_first_line is None else self.protocol.before_first_line
+        total = float(share.sum())
         preroll = timer_slices(prior.preroll_seconds, self.network.spec.model.slice_seconds) if early else 0
-        self.onset = share / total * (1.0 - ((1.0 - total) / (1.0 - early * total)) ** (1.0 / max(self.span, 1)))
-        self.reset(preroll, share / total * (1.0 - (1.0 - early * total) ** (1.0 / max(preroll, 1))))
+        # Row -1 is for logs that do not tell the phase.
+        self._mix = np.vstack([by_phase(self.network, share), share]) / total
+        self.hazard = 1.0 - ((1.0 - total) / (1.0 - early * total)) ** (1.0 / max(self.span, 1))
+        self._preroll = preroll, 1.0 - (1.0 - early * total) ** (1.0 / max(preroll, 1))
+        self.reset()
 
-    def reset(self, preroll: int, onset: np.ndarray) -> None:
-        """Start from an empty slot and run the slices before the first line."""
+    @property
+    def onset(self) -> np.ndarray:
+        """[variants] probability of starting in a slice whose phase is unknown, given an empty slot."""
+        return self.hazard * self._mix[-1]
+
+    def reset(self) -> None:
+        """Start from an empty slot; the slices before the first line are run when its phase is known."""
         self.belief = np.zeros(self.network.states)
         self.belief[0] = 1.0
         self.shown = Shown()
@@ -106,26 +119,35 @@ class MarkFilter:
         self.gap = np.zeros(self.network.width, dtype=np.int64)
         self._counted = 0  # slices by which `gap` is ahead
         self.log_evidence = 0.0
-        for _ in range(preroll):
-            self.belief = self._predict(self.belief, onset)
+        self._begun = False
         self.steps = []
 
-    def _predict(self, belief: np.ndarray, onset: np.ndarray) -> np.ndarray:
+    def _run_up(self, phase: int | None) -> None:
+        """The slices before the first line, in the phase that it is in."""
+        slices, hazard = self._preroll
+        for _ in range(slices):
+            self.belief = self._predict(self.belief, phase, hazard)
+        self._begun = True
+
+    def _predict(self, belief: np.ndarray, phase: int | None, hazard: float) -> np.ndarray:
         after = np.empty_like(belief)
-        predict(self.plan, STEP, 0, False, onset, self.weights, belief, after)
+        onset = hazard * self._mix[-1 if phase is None else phase]
+        predict(self.plan, _at(phase), 0, False, onset, self.weights, belief, after)
         return after
 
-    def advance(self, gap: int | None) -> None:
-        """Let a known or an unknown number of slices pass."""
+    def advance(self, gap: int | None, phase: int | None = STEP) -> None:
+        """Let a known or an unknown number of slices pass, all in the phase of what comes next."""
+        if not self._begun:
+            self._run_up(phase)
         if gap is not None:
             for _ in range(min(gap, MOST_KNOWN_GAP)):
-                self.belief = self._predict(self.belief, self.onset)
+                self.belief = self._predict(self.belief, phase, self.hazard)
             passed = gap
         else:
             passed = round(self.protocol.gap_slices)
             moving, total = self.belief, self.gaps[0] * self.belief
             for p in self.gaps[1:]:
-                moving = self._predict(moving, self.onset)
+                moving = self._predict(moving, phase, self.hazard)
                 total += p * moving
             self.belief = total / total.sum()
         # The likelihoods leave the gaps as they are a slice later; here the slices are counted by themselves.
@@ -134,22 +156,23 @@ class MarkFilter:
 
     def observe(self, item: Item) -> float:
         """Pass the gap, then condition on the item.  Returns its log evidence against the background's, nats."""
-        self.advance(item.gap)
+        self.advance(item.gap, item.phase)
+        phase = _at(item.phase)
         patterns = np.zeros(self.plan.pattern_size)
         if item.values is not None:
-            likelihood_ratios(self.plan, item.phase, item.values, self.last, self.gap, self._scratch)
+            likelihood_ratios(self.plan, phase, item.values, self.last, self.gap, self._scratch)
             self._counted = 1
             patterns = self._scratch[3].copy()
         if item.mark is not None:
-            patterns = patterns + self.excerpts.ratios(item.mark, item.phase, self.shown)
+            patterns = patterns + self.excerpts.ratios(item.mark, phase, self.shown)
         before, belief = self.belief, np.empty_like(self.belief)
-        ratio = update(self.plan, item.phase, NO_CLASS, patterns, NO_SOFT, self._scratch[5], before, belief)
+        ratio = update(self.plan, phase, NO_CLASS, patterns, NO_SOFT, self._scratch[5], before, belief)
         if not ratio > -np.inf:
             raise ImpossibleEvidence(f"item {len(self.steps)}: no believed state shows it")
         self.belief = belief
         self.log_evidence += ratio
         modes = Belief(self.network, before).modes, Belief(self.network, belief).modes
-        self.steps.append(_Step(*modes, belief, ratio, patterns, item.phase))
+        self.steps.append(_Step(*modes, belief, ratio, patterns, phase))
         return ratio
 
     def run(self, items: Sequence[Item]) -> float:
@@ -174,13 +197,15 @@ class MarkFilter:
             likelihood = np.empty_like(future)
             log_likelihoods(self.plan, step.phase, NO_CLASS, step.patterns, NO_SOFT, likelihood)
             weigh_future(likelihood, future, weighed)
-            future = self._retreat(items[i].gap, weighed)
+            future = self._retreat(items[i].gap, items[i].phase, weighed)
         return result
 
-    def _retreat(self, gap: int | None, future: np.ndarray) -> np.ndarray:
+    def _retreat(self, gap: int | None, phase: int | None, future: np.ndarray) -> np.ndarray:
+        onset = self.hazard * self._mix[-1 if phase is None else phase]
+
         def back(values: np.ndarray) -> np.ndarray:
             before = np.empty_like(values)
-            retreat(self.plan, STEP, 0, False, self.onset, self.weights, values, before)
+            retreat(self.plan, _at(phase), 0, False, onset, self.weights, values, before)
             return before
 
         if gap is not None:
@@ -192,3 +217,7 @@ class MarkFilter:
             moving = back(moving)
             total = total + p * moving
         return total / total.max()
+
+
+def _at(phase: int | None) -> int:
+    return STEP if phase is None else phase

@@ -31,16 +31,37 @@ def benign_mix(network: Network) -> np.ndarray:
     return shares / shares.sum() if shares.sum() > 0.0 else shares
 
 
+def by_phase(network: Network, share: np.ndarray) -> np.ndarray:
+    """[phases, variants] shares of what starts in a slice of each phase; every row has the sum of `share`.
+
+    A variant that may start in some phases only starts in these; any other in each with its share of
+    `[prior.phase_shares]`, or alike if there are none.  Bayes' rule on the phase of the start, for failures and
+    disturbances apart, so that the phase tells them from each other and not whether there is one.
+    """
+    shares = network.spec.prior.phase_shares
+    anywhere = np.array([getattr(shares, phase) if shares else 1.0 / len(PHASES) for phase in PHASES])
+    chance = anywhere[:, None] * np.ones(len(share))
+    for v, block in enumerate(network.blocks):
+        if only := block.variant.spec.phases:
+            chance[:, v] = [(phase in only) / len(only) for phase in PHASES]
+    rows = share * chance
+    benign = np.array([b.variant.benign for b in network.blocks])
+    for part in (benign, ~benign):
+        sums = rows[:, part].sum(axis=1, keepdims=True)
+        rows[:, part] *= share[part].sum() / np.where(sums > 0.0, sums, 1.0)
+    return rows
+
+
 @dataclass(frozen=True)
 class OnsetPrior:
     """Probability that each variant starts in a slice, given an empty slot.
 
-    `share[v]` is the probability that variant v ever starts and `timing[t]` that a start falls
-    into slice t; without a timing the probabilities are the same in every slice.
+    `share[f, v]` is the probability that variant v ever starts if all slices are of phase f, and `timing[t]`
+    that a start falls into slice t; without a timing the probabilities are the same in every slice.
     """
 
     stationary: np.ndarray  # [phases, variants]
-    share: np.ndarray | None = None
+    share: np.ndarray | None = None  # [phases, variants]
     timing: np.ndarray | None = field(default=None, repr=False)
 
     def onset(self, t: int, phase: int) -> np.ndarray:
@@ -48,9 +69,10 @@ class OnsetPrior:
         if self.share is None or self.timing is None:
             return self.stationary[phase]
         if t >= len(self.timing):
-            return np.zeros_like(self.share)
-        left = 1.0 - float(self.share.sum()) * float(self.timing[:t].sum())
-        return self.share * self.timing[t] / left
+            return np.zeros(self.share.shape[1])
+        # Rows have one sum, but for phases in which nothing may start: those only leave more to later slices.
+        left = 1.0 - float(self.share.sum(axis=1).max()) * float(self.timing[:t].sum())
+        return self.share[phase] * self.timing[t] / left
 
 
 def stationary_prior(network: Network) -> OnsetPrior:
@@ -63,7 +85,8 @@ def episode_prior(network: Network) -> OnsetPrior:
     prior = network.spec.prior
     total = onset_probability(prior.incidents_per_hour or 0.0, network.spec.model.slice_seconds)
     benign = np.array([b.variant.benign for b in network.blocks])
-    return OnsetPrior(np.where(benign, network.onset, total * incident_mix(network, prior.uniform_share)))
+    mix = by_phase(network, incident_mix(network, prior.uniform_share))
+    return OnsetPrior(np.where(benign, network.onset, total * mix))
 
 
 def incident_prior(network: Network, slices: int) -> tuple[OnsetPrior, int]:
@@ -80,7 +103,7 @@ def incident_prior(network: Network, slices: int) -> tuple[OnsetPrior, int]:
     early = prior.before_first_line if before else 0.0
     timing[:before] = early / max(before, 1)
     timing[before:] = (1.0 - early) / slices
-    return OnsetPrior(network.onset, share, timing), before
+    return OnsetPrior(network.onset, by_phase(network, share), timing), before
 
 
 def prior_of(network: Network, slices: int = 0) -> OnsetPrior:

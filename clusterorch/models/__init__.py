@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterorch.models.layout import Layout
-from clusterorch.models.reading import available, fingerprint, locate, locate_overlay, read, read_toml
+from clusterorch.models.reading import available, fingerprint, locate, locate_overlay, read, read_toml, read_whole
 from clusterorch.models.spec import Mechanism, Mode, ModelSpec, Signal
 
 if TYPE_CHECKING:
@@ -66,8 +66,16 @@ class Model:
     @property
     def format_files(self) -> list[Path]:
         """Files of line patterns and templates that the model and its overlays name, in order."""
+        return self._files("formats")
+
+    @property
+    def command_files(self) -> list[Path]:
+        """Files of shell commands that gather evidence, which the model and its overlays name, in order."""
+        return self._files("commands")
+
+    def _files(self, key: str) -> list[Path]:
         files = (self.path, *self.overlays)
-        return [file.parent / name for file in files for name in read_toml(file).get("formats", [])]
+        return [file.parent / name for file in files for name in read_toml(file).get(key, [])]
 
     @cached_property
     def graph(self) -> networkx.DiGraph:
@@ -127,7 +135,7 @@ def load(
     from clusterorch.models.provenance import check_overlay
 
     for overlay in found:
-        check_overlay(read_toml(overlay), raw, str(overlay))
+        check_overlay(read_whole(overlay), raw, str(overlay))
     check(spec, raw, " + ".join(str(p) for p in (path, *found)), thorough=True)
     options.setdefault("copies", spec.job.copies)
     return Model(spec, Layout.parse(layout, **options), path, found, raw)

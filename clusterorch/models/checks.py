@@ -24,6 +24,8 @@ from clusterorch.models.spec import PHASES, Edge, ModelSpec
 
 MANY, MOST = 16, 64  # configurations of a variant: a warning above the first, an error above the second
 
+_HALTING = ("stall", "block_save", "block_start")
+
 Problem = tuple[str, str, str]  # key, what is wrong there, what would be right
 
 
@@ -228,11 +230,11 @@ def _timers(spec: ModelSpec) -> Iterator[Problem]:
     effects = {m.name: m.effect for m in spec.mechanism}
     for edge in spec.edge:
         key, delay = edge_key(edge), edge.delay
-        if delay.timer is not None and effects.get(edge.from_) != "stall":
+        if delay.timer is not None and effects.get(edge.from_) not in _HALTING:
             yield (
                 f"{key}.delay.timer",
                 f"a timer counts slices of halt, and {edge.from_!r} does not halt the job",
-                'start it from a mechanism with effect = "stall"',
+                'start it from a mechanism with effect = "stall", "block_save" or "block_start"',
             )
         if delay.erlang is not None:
             stages, mean = delay.erlang

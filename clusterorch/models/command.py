@@ -17,7 +17,7 @@ from clusterorch.errors import ClusterorchError
 from clusterorch.models import Layout, Model, load
 from clusterorch.models.checks import check, count_configurations
 from clusterorch.models.provenance import check_overlay, numbers, summary
-from clusterorch.models.reading import locate, locate_overlay, read, read_toml
+from clusterorch.models.reading import locate, locate_overlay, read, read_whole
 from clusterorch.models.spec import ModelSpec
 
 COLUMNS = 100
@@ -55,7 +55,7 @@ def _check_one(name: str | Path, overlays: Sequence[str | Path], out: Console) -
     file = " + ".join(str(p) for p in (path, *found))
     warnings = check(spec, raw, file, thorough=True)
     for overlay in found:
-        check_overlay(read_toml(overlay), raw, str(overlay))
+        check_overlay(read_whole(overlay), raw, str(overlay))
     table = _table("variant", "site", "severities", "configurations", "transitions")
     variants = {v.name: v for v in _variants(spec)}
     for variant, chain in count_configurations(spec, file).items():
@@ -118,7 +118,7 @@ def sources_command(
         table = _table("key", "value", "status", "source, or reason", title=group)
         table.columns[1].no_wrap, table.columns[1].max_width, table.columns[3].min_width = False, 18, 32
         for origin in members:
-            colour = "green" if origin.status == "sourced" else "yellow"
+            colour = {"sourced": "green", "derived": "cyan"}.get(origin.status, "yellow")
             value = f"{_number(origin.value)} {origin.unit_hint}".strip()
             table.add_row(escape(_within(origin.key)), value, f"[{colour}]{origin.status}[/]", escape(origin.text))
         out.print(table)
@@ -190,7 +190,8 @@ def _mechanisms(spec: ModelSpec) -> Table:
         effect = "" if m.effect == "none" else m.effect
         if m.effect == "slow":
             effect += " x" + "/".join(f"{factor:g}" for factor in slowdown)
-        lasts = "transient" if m.transient else f"{m.heals:g} s" if m.heals else "until the fault ends"
+        lasts = f"{m.heals:g} s" if m.heals else "until the fault ends"
+        lasts = "transient" if m.transient else "one slice" if m.pulse else lasts
         table.add_row(m.name, escape(m.title), effect, lasts)
     return table
 

@@ -18,7 +18,7 @@ from clusterorch.models.configurations import Chain, expand, make_context
 from clusterorch.models.ground import GroundedVariant, ground, limit_slices
 from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.rows import KIND_OF_FAMILY, Rows, Situation
-from clusterorch.models.spec import PHASES, RELATIONS, ModelSpec
+from clusterorch.models.spec import PHASES, ModelSpec
 from clusterorch.probability.lifetimes import onset_probability
 
 REST, NEAR, SITE = range(3)
@@ -185,9 +185,7 @@ def _pattern(
 ) -> Pattern:
     terms = []
     for signal in range(len(rows.spec.signal)):
-        chosen = tuple(
-            rows.of(signal, Situation(active, severity, phase, job, relation)) for relation in range(len(RELATIONS))
-        )
+        chosen = rows.by_relation(signal, active, severity, phase, job)
         if any(row != background[signal] for row in chosen):
             terms.append((signal, *chosen))
     return Pattern(site_kind, tuple(terms))

@@ -117,7 +117,7 @@ def _law(spec: ModelSpec, name: str, order: list[str], timers: dict[str, int], c
     index = {m: i for i, m in enumerate(lasting)} | {name: VARIANT}
     dt = spec.model.slice_seconds
     mechanisms = tuple(
-        MechanismLaw(m, declared[m].effect, geometric_from_mean(heals, dt) if (heals := declared[m].heals) else 0.0)
+        MechanismLaw(m, declared[m].effect, geometric_from_mean(heals, dt) if (heals := declared[m].lasts) else 0.0)
         for m in lasting
     )
     edges = tuple(

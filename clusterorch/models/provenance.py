@@ -1,6 +1,7 @@
 """Here lives the account of numbers: where each number of a model file comes from.
 
-An origin is a `source` that cites a key of `[sources]`, or the word `assumed` with a reason. A number
+An origin is a `source` that cites a key of `[sources]`, `derived` that cites one and says how the number
+follows from it, or the word `assumed` with a reason. A number
 takes its own (`{ value = ..., source = ... }`), else that of the nearest table around it; an entry
 of a list of tables, such as a rule of a signal, has the table that holds the list around it.
 """
@@ -13,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from clusterorch.errors import InvalidModel
 
-ORIGINS = ("source", "assumed")
+ORIGINS = ("source", "derived", "assumed")
+CITING = ("source", "derived")  # these begin with a key of `[sources]`
 NO_ORIGIN_NEEDED = {"model.version"}  # a label, not a quantity
 _UNITS = {
     "rate_per_1000_node_days": "/1000 node-days", "recovers_per_hour": "/h", "incidents_per_hour": "/h",
@@ -23,6 +25,8 @@ _UNITS = {
 _IN_SIGNAL_UNITS = {"mean", "sd", "baseline"}
 _LOGARITHMIC = {"mean", "sd"}
 
+Status = Literal["sourced", "derived", "assumed"]
+_STATUS: dict[str, Status] = {"source": "sourced", "derived": "derived", "assumed": "assumed"}
 Table = Mapping[str, Any]
 Value = float | tuple[Any, ...]
 
@@ -34,7 +38,7 @@ class Origin(NamedTuple):
     value: Value
     unit_hint: str  # "" if it has no unit, or none that the key tells
     text: str  # the citation or the reason
-    status: Literal["sourced", "assumed"]
+    status: Status
 
     @property
     def table(self) -> str:
@@ -43,21 +47,24 @@ class Origin(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """How many quantities a model states, and how many of them somebody else has published."""
+    """How many quantities a model states: published, following from something published, or ours."""
 
     quantities: int
     sourced: int
+    derived: int
     assumed: int
 
     @property
-    def sourced_share(self) -> float:
-        """Share with a citation; 0 for a model without numbers."""
-        return self.sourced / self.quantities if self.quantities else 0.0
+    def assumed_share(self) -> float:
+        """Share that is nobody's but ours; 0 for a model without numbers."""
+        return self.assumed / self.quantities if self.quantities else 0.0
 
     def __str__(self) -> str:
-        share = 100.0 * self.sourced_share
-        rest = f"{100.0 - share:.0f} %" if self.quantities else "0 %"
-        return f"{self.quantities} quantities: {self.sourced} sourced ({share:.0f} %), {self.assumed} assumed ({rest})"
+        parts = ", ".join(
+            f"{count} {status} ({100.0 * count / max(self.quantities, 1):.0f} %)"
+            for status, count in zip(_STATUS.values(), self[1:], strict=True)
+        )
+        return f"{self.quantities} quantities: {parts}"
 
 
 class _Found(NamedTuple):
@@ -109,7 +116,7 @@ def check_overlay(overlay: Table, model: Table, file: str) -> None:
 def summary(origins: Iterable[Origin]) -> Summary:
     """Count quantities by status."""
     statuses = [origin.status for origin in origins]
-    return Summary(len(statuses), statuses.count("sourced"), statuses.count("assumed"))
+    return Summary(len(statuses), *(statuses.count(status) for status in _STATUS.values()))
 
 
 def uncited(raw: Table) -> list[str]:
@@ -123,11 +130,10 @@ def _with_origin(found: _Found, file: str) -> Origin:
     if found.origin is None:
         raise InvalidModel(
             file, found.key, f"the number {found.value} has no origin",
-            'add source = "key where" or assumed = "reason" to it or to its table',
+            'add source = "key where", derived = "key how" or assumed = "reason" to it or to its table',
         )  # fmt: skip
     kind, text = found.origin
-    status: Literal["sourced", "assumed"] = "sourced" if kind == "source" else "assumed"
-    return Origin(found.key, found.value, found.unit, text, status)
+    return Origin(found.key, found.value, found.unit, text, _STATUS[kind])
 
 
 def _check_origins(raw: Table, file: str) -> None:
@@ -135,8 +141,8 @@ def _check_origins(raw: Table, file: str) -> None:
     for key, table in _tables(raw):
         here = key or "file"
         given = [name for name in ORIGINS if name in table]
-        if len(given) == 2:
-            raise InvalidModel(file, here, "both source and assumed are given", "keep one of them")
+        if len(given) > 1:
+            raise InvalidModel(file, here, f"{' and '.join(given)} are given", "keep one of them")
         if given and not key:
             raise InvalidModel(
                 file, here, f"{given[0]} stands outside every table", "move it to the tables it speaks of"
@@ -146,11 +152,11 @@ def _check_origins(raw: Table, file: str) -> None:
             if not isinstance(text, str) or not text.strip():
                 fix = "say where the number comes from"
                 raise InvalidModel(file, f"{here}.{name}", "the text is empty", fix)
-        if "source" in table:
-            cited = (re.match(r"\w+", table["source"]) or [""])[0]
+        for name in (name for name in CITING if name in table):
+            cited = (re.match(r"\w+", table[name]) or [""])[0]
             if cited not in known:
                 raise InvalidModel(
-                    file, f"{here}.source", f"cites {cited!r}, which is not a key of [sources]",
+                    file, f"{here}.{name}", f"cites {cited!r}, which is not a key of [sources]",
                     "begin with one of its keys, or add the key",
                 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 import clusterorch
 from clusterorch.errors import InvalidModel, UnknownModel
+from clusterorch.models.provenance import ORIGINS
 from clusterorch.models.spec import ModelSpec
 
 _PACKAGE = Path(clusterorch.__file__).parent
@@ -74,6 +75,28 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InvalidModel(str(path), "syntax", str(error), "mend the TOML there") from error
 
 
+def read_whole(path: Path) -> dict[str, Any]:
+    """Parse a file and the `parts` that it names, relative to itself, as one.
+
+    Raises:
+        InvalidModel: as `read_toml`; a part names parts; or two of the files declare one thing.
+    """
+    whole = read_toml(path)
+    parts = whole.pop("parts", [])
+    for name in parts:
+        part = read_toml(path.parent / name)
+        for table, entries in part.items():
+            if table == "parts" or (table in whole and not (isinstance(entries, list) and _listed(whole[table]))):
+                fix = "a part adds tables to lists and new tables, and has no parts of its own"
+                raise InvalidModel(str(path.parent / name), table, f"is in {path.name} already", fix)
+            whole[table] = [*whole.get(table, []), *entries] if isinstance(entries, list) else entries
+    return whole
+
+
+def _listed(value: Any) -> bool:
+    return isinstance(value, list)
+
+
 def _identity(table: dict[str, Any]) -> tuple[Any, ...] | None:
     if "from" in table:
         return (table.get("from"), table.get("to"))
@@ -90,8 +113,8 @@ def merge(model: Any, overlay: Any) -> Any:
         merged = dict(model)
         for key, value in overlay.items():
             merged[key] = merge(merged[key], value) if key in merged else value
-        if {"source", "assumed"} & overlay.keys():
-            merged = {k: v for k, v in merged.items() if k not in ("source", "assumed") or k in overlay}
+        if set(ORIGINS) & overlay.keys():
+            merged = {k: v for k, v in merged.items() if k not in ORIGINS or k in overlay}
         return merged
     if isinstance(model, list) and isinstance(overlay, list) and all(isinstance(t, dict) for t in (*model, *overlay)):
         return _merge_tables(model, overlay)
@@ -117,9 +140,9 @@ def read(path: Path, overlays: list[Path]) -> tuple[ModelSpec, dict[str, Any]]:
     Raises:
         InvalidModel: names the file, the key and the way out.
     """
-    raw = read_toml(path)
+    raw = read_whole(path)
     for overlay in overlays:
-        raw = merge(raw, read_toml(overlay))
+        raw = merge(raw, read_whole(overlay))
     named = " + ".join(str(p) for p in (path, *overlays))
     try:
         return ModelSpec.model_validate(raw), raw

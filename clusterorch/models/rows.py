@@ -47,6 +47,19 @@ class Rows:
     spec: ModelSpec
     numbers: dict[tuple[int, tuple[float, ...]], int] = field(default_factory=dict)
     why: list[tuple[str, ...]] = field(default_factory=list)  # mechanisms of the rule that made the row
+    _known: dict[tuple[int, frozenset[str], int, int, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._asked = [frozenset(n for rule in s.when for n in rule_mechanisms(rule)) for s in self.spec.signal]
+
+    def by_relation(self, signal: int, active: frozenset[str], severity: int, phase: int, job: int) -> tuple[int, ...]:
+        """The rows of a signal at the site, near it and elsewhere; each situation is worked out once."""
+        key = (signal, active & self._asked[signal], severity, phase, job)
+        rows = self._known.get(key)
+        if rows is None:
+            rows = tuple(self.of(signal, Situation(key[1], severity, phase, job, r)) for r in range(len(RELATIONS)))
+            self._known[key] = rows
+        return rows
 
     def of(self, signal: int, situation: Situation) -> int:
         """The row of a signal in a situation."""
@@ -68,6 +81,11 @@ class Rows:
     def signals(self) -> np.ndarray:
         """[rows] the signal of every row."""
         return np.array([signal for signal, _ in self.numbers], dtype=np.int64)
+
+
+def rule_mechanisms(rule: When) -> tuple[str, ...]:
+    """Every mechanism that a rule asks about."""
+    return (*rule.needs, *rule.absent_mechanisms)
 
 
 def matching_rule(signal: Signal, situation: Situation) -> When | None:

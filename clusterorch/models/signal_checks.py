@@ -129,7 +129,7 @@ def _conditions(key: str, signal: Signal, rule: When) -> Iterator[Problem]:
         fix = "put the relations into speak or weight"
         yield f"{key}.where", f"a {signal.family} rule speaks for all members at once", fix
     known = (*signal.REQUIRED[signal.family], "absent") if signal.outlier else signal.REQUIRED[signal.family]
-    for name in Parameters.model_fields.keys() - {"source", "assumed"}:
+    for name in Parameters.model_fields.keys() - {"source", "derived", "assumed"}:
         if getattr(rule, name) is not None and name not in known:
             yield f"{key}.{name}", f"family {signal.family} does not read it", "remove the key"
 

@@ -18,13 +18,14 @@ PHASES = ("launch", "init_comm", "load", "step", "eval", "save", "stop", "queued
 RELATIONS = ("rest", "node", "site")
 JOB_CLASSES = ("moving", "halted", "down")
 SEVERITIES = 3
+_INSTANT = 1e-3  # seconds, shorter than any slice
 
 
 def _bare(value: Any) -> Any:
     """The number inside `{value = ..., source = ...}`; a bare number stays."""
     if isinstance(value, dict) and "value" in value:
-        if unknown := set(value) - {"value", "source", "assumed"}:
-            raise ValueError(f"a number carries value and source or assumed, not {sorted(unknown)}")
+        if unknown := set(value) - {"value", "source", "derived", "assumed"}:
+            raise ValueError(f"a number carries value and source, derived or assumed, not {sorted(unknown)}")
         return value["value"]
     return value
 
@@ -51,6 +52,7 @@ class Declared(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     source: str | None = None
+    derived: str | None = None
     assumed: str | None = None
 
 
@@ -145,13 +147,21 @@ class Mechanism(Declared):
     effect: Effect = "none"
     slowdown: BySeverity = 1.0
     heals: Positive | None = None
+    pulse: bool = False
     transient: bool = False
 
     @model_validator(mode="after")
     def _memory(self) -> Mechanism:
-        if self.transient and (self.heals is not None or self.effect != "none"):
+        if self.transient and (self.heals is not None or self.effect != "none" or self.pulse):
             raise ValueError("a transient mechanism has no duration and no effect on the job")
+        if self.pulse and self.heals is not None:
+            raise ValueError("a pulse lasts one slice; give pulse or heals")
         return self
+
+    @property
+    def lasts(self) -> float | None:
+        """Mean duration, seconds; None: until the fault ends.  What is shorter than a slice lasts one slice."""
+        return _INSTANT if self.pulse else self.heals
 
 
 class Delay(Declared):
@@ -315,6 +325,25 @@ class Action(Declared):
     effect: list[ActionEffect] = []
 
 
+class PhaseShares(Declared):
+    """`[prior.phase_shares]`: in which phase a fault begins that may begin in any; sums to 1."""
+
+    launch: Probability
+    init_comm: Probability
+    load: Probability
+    step: Probability
+    eval: Probability
+    save: Probability
+    stop: Probability
+    queued: Probability
+
+    @model_validator(mode="after")
+    def _whole(self) -> PhaseShares:
+        if abs(sum(getattr(self, phase) for phase in PHASES) - 1) > 1e-9:
+            raise ValueError("the shares of the phases must sum to 1")
+        return self
+
+
 class Prior(Declared):
     """`[prior]`: where faults come from in time."""
 
@@ -323,6 +352,7 @@ class Prior(Declared):
     healthy: Probability | None = None
     uniform_share: Probability = 0.0
     before_first_line: Probability = 0.0
+    phase_shares: PhaseShares | None = None
     preroll_seconds: NonNegative = 0.0
 
 
@@ -333,6 +363,7 @@ class Protocol(Declared):
     title: str
     info_share: Probability = 1.0
     same_slice: Probability = 0.0
+    before_first_line: Probability | None = None
     gap_slices: Positive = 1.0
     long_share: Probability = 0.0
     long_slices: Positive = 1.0
@@ -356,3 +387,4 @@ class ModelSpec(Declared):
     action: list[Action] = []
     protocol: list[Protocol] = []
     formats: list[str] = []
+    commands: list[str] = []

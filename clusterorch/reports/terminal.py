@@ -9,30 +9,37 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from clusterorch.diagnosis.advice import Advice
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, Weight, ranked_weights
+from clusterorch.diagnosis.dossier import DECIDED, Dossier
+from clusterorch.diagnosis.settling import Offer
 from clusterorch.models import Model
 from clusterorch.reports.wording import bar, is_plain, percent, printable, says, when, where
 
-DECIDED = 0.5  # below this no verdict is stated
 _SHOUTED = 0.05  # below this a proximate mechanism is not worth a line
 _MOST_SAMPLES, _MOST_FINDINGS = 5, 8
 _LIGHT = 0.005  # nats; a line that weighs less is not evidence one way or the other
 _LABEL = 8
+_FEWEST, _RARE = 5, 0.005  # modes shown whatever they are, and what makes a further one worth a row
 
 
-def show_diagnosis(diagnosis: Diagnosis, console: Console, *, top: int = 5) -> None:
+def show_diagnosis(told: Diagnosis | Dossier, console: Console, *, top: int = 5) -> None:
     """Print a diagnosis for a person.
 
     Args:
-        diagnosis: what to show.
+        told: what to show; of a dossier also what would settle it and what to do.
         console: where; nothing is assumed but its width and its encoding.
         top: how many places, and how many lines for and against the verdict.
     """
+    dossier = told if isinstance(told, Dossier) else Dossier(told)
+    diagnosis = dossier.diagnosis
     console.print(_title(diagnosis))
     console.print()
     console.print(_modes(diagnosis, console))
     console.print()
     console.print(_facts(diagnosis, top))
+    if dossier.offers or dossier.advice:
+        console.print(_next(dossier))
     leading = diagnosis.leading
     _lines(diagnosis, console, f"Lines for {leading}, nats", 1.0, top)
     _lines(diagnosis, console, f"Lines against {leading}, nats", -1.0, top)
@@ -74,18 +81,29 @@ def _grid(*widths: int) -> Table:
     return table
 
 
-def _modes(diagnosis: Diagnosis, console: Console) -> Table:
-    """Every mode and healthy, most probable first; a full bar is certainty."""
+def shown_modes(diagnosis: Diagnosis) -> tuple[list[tuple[str, float]], list[str], float]:
+    """Modes worth a row, most probable first; the names of all others, and their probability together."""
     modes = sorted(diagnosis.modes.items(), key=lambda item: (-item[1], item[0]))
-    room = max(len(name) for name, _ in modes)
+    shown = [item for i, item in enumerate(modes) if i < _FEWEST or item[1] >= _RARE]
+    others = modes[len(shown) :]
+    return shown, [name for name, _ in others], sum(p for _, p in others)
+
+
+def _modes(diagnosis: Diagnosis, console: Console) -> Table:
+    """Modes and healthy, most probable first; a full bar is certainty."""
+    shown, others, rest = shown_modes(diagnosis)
+    room = max(len(name) for name, _ in shown)
     wide = 30 if console.width >= 90 else 20
     table = _grid(room, wide, 7)
     table.columns[2].justify = "right"
-    for name, p in modes:
+    for name, p in shown:
         style = "green" if name == HEALTHY else "bold" if name == diagnosis.leading else ""
         filled = Text(bar(p, wide, plain=is_plain(console)), style="green" if name == HEALTHY else "red")
         words = Text(title_of(diagnosis.model, name), style="dim", no_wrap=True, overflow="ellipsis")
         table.add_row(Text(name, style=style), filled, percent(p), words)
+    if others:
+        words = Text(", ".join(others), style="dim", no_wrap=True, overflow="ellipsis")
+        table.add_row(f"{len(others)} others", Text(bar(rest, wide, plain=is_plain(console))), percent(rest), words)
     return table
 
 
@@ -131,6 +149,47 @@ def _root(diagnosis: Diagnosis) -> str:
     return f"{named.title or named.name} ({best}, {percent(inside[best])})"
 
 
+def _next(dossier: Dossier) -> Table:
+    """What would settle it, and what to do."""
+    table = _grid(_LABEL)
+    rows = [("settle", line) for line in _settle(dossier.offers)]
+    rows += [("advice", line) for line in (_advice(dossier.advice) if dossier.advice else [])]
+    for index, (label, line) in enumerate(rows):
+        table.add_row("" if index and rows[index - 1][0] == label else label, Text(printable(line)))
+    return table
+
+
+def _settle(offers: list[Offer]) -> list[str]:
+    """The command that is expected to tell most, and where its two likeliest outcomes would lead."""
+    if not offers:
+        return []
+    best = offers[0]
+    if best.gain < _LIGHT:
+        return ["nothing that could be gathered is expected to move this"]
+    hosts = ", ".join(s.host for s in best.suspects if s.host) if best.command.runs_on != "job" else ""
+    lines = [f"{best.command.title}{f' of {hosts}' if hosts else ''} ({best.command.name}, {best.gain:.2f} nats)"]
+    for o in best.outcomes:
+        leads = f"{o.leads} then {percent(o.then)}" if o.leads == o.leading else f"{o.leads} leads, {percent(o.then)}"
+        lines.append(f"{percent(o.probability):>7}  {o.what}, {o.entity}: {o.shows}; {leads}")
+    return lines
+
+
+def _advice(advice: Advice) -> list[str]:
+    """The action that most probably clears the failure, its cost, and the next best."""
+    if advice.waits:
+        best = advice.options[0] if advice.options else None
+        if best is None or advice.no_failure >= DECIDED:
+            return [f"{advice.best.name}: {advice.best.title}"]
+        clears = f"the best, {best.name}, clears a failure with {percent(best.clears)}"
+        return [f"{advice.best.name}, and gather evidence: no action is likely to help; {clears}"]
+    lines = []
+    for word, option in (("", advice.best), ("or ", advice.second)):
+        if option is not None:
+            cost = f"; costs {option.cost}" if option.cost else ""
+            lines.append(f"{word}{option.name}, {option.target}: clears it with {percent(option.clears)}{cost}")
+    return lines
+
+
 def _lines(diagnosis: Diagnosis, console: Console, heading: str, sign: float, top: int) -> None:
     """Lines that moved the leading mode, strongest first."""
     leading = diagnosis.leading
@@ -147,7 +206,7 @@ def _lines(diagnosis: Diagnosis, console: Console, heading: str, sign: float, to
 
 def _line(model: Model, weight: Weight, change: float, console: Console) -> Table:
     reading = weight.reading
-    value = "" if reading.value in (0, 1) else f" = {_value(reading.value)}"
+    value = "" if reading.value in (0, 1) else f" = {value_words(reading.value)}"
     meaning = f"{model.signals[reading.signal].title}{value}, {reading.entity}"
     table = _grid(7)
     table.columns[0].justify = "right"
@@ -160,7 +219,8 @@ def _line(model: Model, weight: Weight, change: float, console: Console) -> Tabl
     return table
 
 
-def _value(value: float | str) -> str:
+def value_words(value: float | str) -> str:
+    """The value of a reading, safe to print."""
     return printable(value) if isinstance(value, str) else f"{value:.3g}"
 
 

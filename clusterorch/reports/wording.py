@@ -61,6 +61,15 @@ def percent(p: float) -> str:
     return ">99.9 %" if p >= 0.9995 else f"{100.0 * p:.1f} %"
 
 
+def how_sure(p: float) -> str:
+    """A probability of at least one half in a word.
+
+    >>> how_sure(0.6), how_sure(0.95), how_sure(0.999)
+    ('probably', 'very probably', 'almost certainly')
+    """
+    return "almost certainly" if p >= 0.99 else "very probably" if p >= 0.9 else "probably"
+
+
 def bar(p: float, width: int, *, plain: bool = False) -> str:
     """A bar of `width` cells for a probability of 1; what is not negligible shows.
 

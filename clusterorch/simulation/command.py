@@ -18,6 +18,7 @@ from clusterorch.telemetry.writing import PROTOCOLS, write_logs
 
 LOGS = "logs"  # folder below the trace's
 _MOST_SHOWN = 40
+_WRONG_CLOCKS = 2.0  # most seconds by which the clock of a host is wrong: time servers keep them that close, not closer
 
 
 def run(
@@ -67,7 +68,7 @@ def run(
     if folder is not None:
         if logs:
             said = (loaded, trace.values, trace.published, trace.events)
-            files = write_logs(*said, folder / LOGS, protocol=protocol, seed=seed, force=force)
+            files = write_logs(*said, folder / LOGS, protocol=protocol, seed=seed, skew=_WRONG_CLOCKS, force=force)
         trace.save(folder, force=force)
     _show(trace, folder, files, console or Console(soft_wrap=True))
     return trace

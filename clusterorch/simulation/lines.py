@@ -14,6 +14,7 @@ from clusterorch.models.spec import Signal, When
 from clusterorch.probability.noise import causal_uniform
 from clusterorch.simulation.channels import KIND_SHIFT, MOMENT
 from clusterorch.simulation.plan import HALTING_PHASES, SAVE
+from clusterorch.simulation.plan import active as in_words
 from clusterorch.telemetry.events import Event
 
 if TYPE_CHECKING:
@@ -84,11 +85,11 @@ class LineRecorder:
         if rule.job is not None:
             plan, state, b = self.simulator.plan, self.simulator.state, self.instance
             job_class, phase = int(state.job_class[b]), int(state.phase[b])
-            mask = {DOWN: plan.crash, HALTED: plan.stall}.get(job_class, 0)
+            masks = [mask for of, mask in ((DOWN, plan.crash), (HALTED, plan.stall)) if of == job_class]
             if job_class == HALTED:
-                mask |= plan.block_save if phase == SAVE else 0
-                mask |= plan.block_start if HALTING_PHASES >> phase & 1 else 0
-            wanted += [m for m in active if mask >> m & 1]
+                masks += [plan.block_save] if phase == SAVE else []
+                masks += [plan.block_start] if HALTING_PHASES >> phase & 1 else []
+            wanted += [m for m in active if any(in_words(mask, m) for mask in masks)]
         return [active[m] for m in dict.fromkeys(wanted) if m in active]
 
     def _speak_first(self, t: int, events: list[Event]) -> list[Event]:

@@ -9,13 +9,14 @@ instances and edges therefore pass numbers, save in what happens rarely.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from clusterorch.causal.slices import FAST, RECURRENT, TIMER
 from clusterorch.probability.noise import causal_uniform
 from clusterorch.simulation.channels import EDGE, MECHANISM
 from clusterorch.simulation.interventions import GATE, Interventions
-from clusterorch.simulation.plan import CausalPlan
+from clusterorch.simulation.plan import WORD, CausalPlan
 from clusterorch.simulation.state import NOTHING, State
 
 FREE = -1
@@ -24,7 +25,7 @@ FREE = -1
 @njit(cache=True, error_model="numpy")
 def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, t: int) -> None:
     """Mechanisms in causal order, each after the edges into it."""
-    order, transients, heals = plan.order, plan.transient, plan.heals
+    transients, heals = plan.transient, plan.heals
     incoming, start = plan.incoming, plan.incoming_start
     parents, kinds, gates, advances = plan.parent, plan.kind, plan.gate, plan.advance
     stages, limits, open_phases = plan.stages, plan.limit, plan.open_phases
@@ -32,20 +33,24 @@ def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, t: int) -
     intervened = do.mechanism.shape[0] + do.edge.shape[0] > 0
     for b in range(key.shape[0]):
         k0, k1 = key[b, 0], key[b, 1]
-        before, v, phase = state.bits[b], state.variant[b], state.phase[b]
+        before_0, before_1, v, phase = state.bits[b, 0], state.bits[b, 1], state.variant[b], state.phase[b]
         age, entered = state.age_before[b], state.entered[b] != NOTHING
-        state.bits_before[b] = before
-        if v < 0 and before == 0 and not state.busy[b] and not intervened:
+        state.bits_before[b, 0], state.bits_before[b, 1] = before_0, before_1
+        if v < 0 and before_0 == 0 and before_1 == 0 and not state.busy[b] and not intervened:
             continue
-        now = sounding = 0
-        for i in range(order.shape[0]):
+        now_0 = now_1 = sounding_0 = sounding_1 = np.int64(0)
+        # Whatever another fault left behind is cleared in the slice in which this one enters.
+        order, first, stop = plan.order, 0, plan.order.shape[0]
+        if v >= 0 and not entered and not intervened:
+            order, first, stop = plan.reach, plan.reach_start[v], plan.reach_start[v + 1]
+        for i in range(first, stop):
             m = order[i]
-            was, on = before >> m & 1 == 1, False
+            was, on = _lit(before_0, before_1, m), False
             for k in range(start[m], start[m + 1]):
                 e = incoming[k]
                 parent = parents[e]
                 if parent >= 0:
-                    parent_was, parent_now = before >> parent & 1 == 1, now >> parent & 1 == 1
+                    parent_was, parent_now = _lit(before_0, before_1, parent), _lit(now_0, now_1, parent)
                 else:
                     parent_now = v == -1 - parent
                     parent_was = parent_now and not entered
@@ -61,14 +66,28 @@ def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, t: int) -
                 on = not (heals[m] > 0.0 and causal_uniform(t, MECHANISM, m, k0, k1) < heals[m])
             if intervened:
                 on = _set_mechanism(do.mechanism, m, t, on)
+            low, high = _bit(m) if on else (np.int64(0), np.int64(0))
             if on and transients[m]:
-                sounding |= 1 << m
+                sounding_0, sounding_1 = sounding_0 | low, sounding_1 | high
             elif on:
-                now |= 1 << m
+                now_0, now_1 = now_0 | low, now_1 | high
                 for k in range(start[m], start[m + 1]):
                     stage_of[b, incoming[k]] = 0
-        state.bits[b], state.transient[b] = now, sounding
-        state.busy[b] = 1 if v >= 0 or now | sounding else 0
+        state.bits[b, 0], state.bits[b, 1] = now_0, now_1
+        state.transient[b, 0], state.transient[b, 1] = sounding_0, sounding_1
+        state.busy[b] = 1 if v >= 0 or now_0 | now_1 | sounding_0 | sounding_1 else 0
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _lit(low, high, m):
+    """Whether a mechanism is on."""
+    return (low >> m & 1 if m < WORD else high >> (m - WORD) & 1) == 1
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _bit(m):
+    """The words of one mechanism."""
+    return (np.int64(1) << m, np.int64(0)) if m < WORD else (np.int64(0), np.int64(1) << (m - WORD))
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,24 +1,27 @@
 """Here lives the sampler's view of a network: the declared tables as flat arrays.
 
 Mechanisms and edges keep the numbers of the file, whatever variant is in the slot: one bit a
-mechanism, one stage an edge.  What a variant cannot reach is never active, so nothing is lost.
+mechanism, in two words, one stage an edge.  What a variant cannot reach is never active unless somebody
+intervenes, so the slices of a fault pass only what it reaches.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clusterorch.causal.slices import ERLANG, FAST, GEOMETRIC, RECURRENT, TIMER
 from clusterorch.errors import InvalidModel
-from clusterorch.models.compile import Network, entity_kind_index
+from clusterorch.models.compile import Block, Network, entity_kind_index
 from clusterorch.models.ground import limit_slices, topological_mechanisms
 from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.spec import PHASES, SEVERITIES, Action, Edge, ModelSpec
 from clusterorch.probability.lifetimes import erlang_from_mean, geometric_from_mean, timer_slices
 
-MOST_MECHANISMS = 62  # bits of a signed word, less the sign
+WORD = 62  # bits of a signed word, less the sign and one
+MOST_MECHANISMS = 2 * WORD
 FOREVER = 2**40
 SAVE, STOP, LAUNCH = PHASES.index("save"), PHASES.index("stop"), PHASES.index("launch")
 HALTING_PHASES = sum(1 << PHASES.index(p) for p in ("launch", "init_comm", "load"))
@@ -41,12 +44,14 @@ class CausalPlan(NamedTuple):
     stages: np.ndarray  # [E]
     limit: np.ndarray  # [E] slices of halt, timers only
     open_phases: np.ndarray  # [E] bit set
-    crash: int  # bit sets of mechanisms by effect
-    stall: int
-    block_save: int
-    block_start: int
-    poison: int
-    slow: int
+    reach: np.ndarray  # mechanisms that a variant reaches, in causal order, by variant
+    reach_start: np.ndarray  # [V + 1]
+    crash: np.ndarray  # [2] bit sets of mechanisms by effect
+    stall: np.ndarray
+    block_save: np.ndarray
+    block_start: np.ndarray
+    poison: np.ndarray
+    slow: np.ndarray
     severity: np.ndarray  # [V, severities] cumulated
     severity_level: np.ndarray  # [V, severities]
     severities: np.ndarray  # [V] how many
@@ -67,7 +72,7 @@ def causal_plan(network: Network, limits: dict[str, float]) -> CausalPlan:
     """Lay the causal part of a network out for the kernels.
 
     Raises:
-        InvalidModel: more mechanisms than a word has bits.
+        InvalidModel: more mechanisms than two words have bits.
     """
     spec = network.spec
     names = [m.name for m in spec.mechanism]
@@ -79,15 +84,19 @@ def causal_plan(network: Network, limits: dict[str, float]) -> CausalPlan:
     number |= {b.variant.name: -1 - v for v, b in enumerate(network.blocks)}
     incoming = [[e for e, edge in enumerate(spec.edge) if edge.to == name] for name in names]
     masks = {
-        effect: sum(1 << i for i, m in enumerate(spec.mechanism) if m.effect == effect)
+        effect: bit_set(i for i, m in enumerate(spec.mechanism) if m.effect == effect)
         for effect in ("crash", "stall", "block_save", "block_start", "poison", "slow")
     }
     slowdown = np.array([np.broadcast_to(m.slowdown, SEVERITIES) for m in spec.mechanism], dtype=np.float64)
     dt = spec.model.slice_seconds
+    order = [names.index(name) for name in topological_mechanisms(spec)]
+    reached = [frozenset(names.index(m.name) for m in _all_mechanisms(b)) for b in network.blocks]
     return CausalPlan(
-        order=_ints(names.index(name) for name in topological_mechanisms(spec)),
+        order=_ints(order),
+        reach=_ints(m for mine in reached for m in order if m in mine),
+        reach_start=_ints(np.concatenate([[0], np.cumsum([len(mine) for mine in reached])])),
         transient=_ints(m.transient for m in spec.mechanism),
-        heals=np.array([geometric_from_mean(m.heals, dt) if m.heals else 0.0 for m in spec.mechanism]),
+        heals=np.array([geometric_from_mean(m.lasts, dt) if m.lasts else 0.0 for m in spec.mechanism]),
         slowdown=slowdown,
         incoming=_ints(e for edges in incoming for e in edges),
         incoming_start=_ints(np.concatenate([[0], np.cumsum([len(edges) for edges in incoming])])),
@@ -101,6 +110,27 @@ def causal_plan(network: Network, limits: dict[str, float]) -> CausalPlan:
         per_node=_ints(_per_node(network.layout, kind) for kind in ENTITY_KINDS),
         copies=network.layout.copies,
     )
+
+
+def bit_set(mechanisms: Iterable[int]) -> np.ndarray:
+    """[2] the words in which the bits of these mechanisms, and no others, are set.
+
+    >>> bit_set([0, 2, 63]).tolist()
+    [5, 2]
+    """
+    words = [0, 0]
+    for m in mechanisms:
+        words[m // WORD] |= 1 << m % WORD
+    return np.array(words, dtype=np.int64)
+
+
+def active(bits: np.ndarray, mechanism: int) -> np.ndarray:
+    """[..., 2] words -> [...] 0 or 1, whether a mechanism is on."""
+    return bits[..., mechanism // WORD] >> mechanism % WORD & 1
+
+
+def _all_mechanisms(block: Block) -> list[Any]:
+    return [*block.chain.law.mechanisms, *block.chain.law.transients]
 
 
 def _ints(values: object) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 from clusterorch.probability.noise import causal_uniform
 from clusterorch.simulation.channels import MECHANISM_MOMENT
 from clusterorch.simulation.lines import LineRecorder
+from clusterorch.simulation.plan import active
 from clusterorch.simulation.simulator import Simulator
 from clusterorch.simulation.state import AGAIN, CLEARED, FORCED, NOTHING, REPLACED
 from clusterorch.telemetry.events import CASCADE, Event
@@ -74,7 +75,7 @@ class Recorder:
             self._all_off(t, (end,))
             self._fault = None
         if entered == AGAIN:
-            kept = {m: e for m, e in self._active.items() if int(state.bits_before[b]) >> m & 1}
+            kept = {m: e for m, e in self._active.items() if active(state.bits_before[b], m)}
             self._all_off(t, behind, kept)
             again = (self._fault,) if self._fault is not None else ()
             self._fault = self._add(t, -1, "fault", self._what() | {"again": True}, (*again, *behind))
@@ -106,17 +107,17 @@ class Recorder:
     def _mechanisms(self, t: int) -> dict[int, Event]:
         """Changes of the slice, in causal order; returns the transient mechanisms that are on."""
         state, b, plan = self.simulator.state, self.instance, self.simulator.plan
-        bits, sounding = int(state.bits[b]), int(state.transient[b])
+        bits, sounding = state.bits[b], state.transient[b]
         transient: dict[int, Event] = {}
         for m in plan.order.tolist():
             payload = {"name": self._name(m)}
-            if sounding >> m & 1:
+            if active(sounding, m):
                 transient[m] = self._add(t, m, "mechanism_on", payload | {"transient": True}, tuple(self._behind(m)))
-            elif bits >> m & 1 and m not in self._active:
+            elif active(bits, m) and m not in self._active:
                 causes = tuple(self._behind(m))
                 payload |= {} if causes else {"do": True}
                 self._active[m] = self._add(t, m, "mechanism_on", payload, causes)
-            elif m in self._active and not bits >> m & 1:
+            elif m in self._active and not active(bits, m):
                 self._add(t, m, "mechanism_off", payload, (self._active.pop(m),))
         return transient
 

@@ -7,7 +7,7 @@ from numba import njit
 
 from clusterorch.causal.slices import DOWN, HALTED, MOVING
 from clusterorch.models.spec import PHASES
-from clusterorch.simulation.plan import HALTING_PHASES, LAUNCH, SAVE, STOP, CausalPlan
+from clusterorch.simulation.plan import HALTING_PHASES, LAUNCH, SAVE, STOP, WORD, CausalPlan
 from clusterorch.simulation.state import State
 
 STEP = PHASES.index("step")
@@ -41,34 +41,41 @@ def set_phase(state: State, phase: int) -> None:
 def judge_job(plan: CausalPlan, state: State) -> None:
     """Job class, age of the halt, progress, and whether a save ends here."""
     for b in range(state.bits.shape[0]):
-        bits, phase = state.bits[b], state.phase[b]
-        halting = plan.stall
-        if phase == SAVE:
-            halting |= plan.block_save
-        if HALTING_PHASES >> phase & 1:
-            halting |= plan.block_start
+        low, high, phase = state.bits[b, 0], state.bits[b, 1], state.phase[b]
         kind = MOVING
-        if bits & plan.crash:
-            kind = DOWN
-        elif bits & halting:
-            kind = HALTED
+        if low | high:
+            kind = _class(plan, low, high, phase)
         state.job_class[b] = kind
         state.age[b] = state.age_before[b] + 1 if kind == HALTED else 0
         state.save_ends[b] = 1 if phase == SAVE and state.clock[b] == plan.duration[SAVE] - 1 else 0
         state.saved[b] = 1 if state.save_ends[b] and kind == MOVING else 0
         if kind == MOVING and phase == STEP:
-            state.progress[b] += 1.0 / _slowdown(plan.slowdown, bits & plan.slow, state.severity[b])
+            slowest = _slowdown(plan.slowdown, low & plan.slow[0], high & plan.slow[1], state.severity[b])
+            state.progress[b] += 1.0 / slowest
         if state.saved[b]:
             _save(plan, state, b)
 
 
 @njit(cache=True, error_model="numpy")
-def _slowdown(slowdown, bits, severity):
+def _class(plan, low, high, phase):
+    """Job class of the active mechanisms."""
+    if low & plan.crash[0] or high & plan.crash[1]:
+        return DOWN
+    halts = low & plan.stall[0] or high & plan.stall[1]
+    if phase == SAVE:
+        halts = halts or low & plan.block_save[0] or high & plan.block_save[1]
+    if HALTING_PHASES >> phase & 1:
+        halts = halts or low & plan.block_start[0] or high & plan.block_start[1]
+    return HALTED if halts else MOVING
+
+
+@njit(cache=True, error_model="numpy")
+def _slowdown(slowdown, low, high, severity):
     """Step time over its own level: of several slow mechanisms, the slowest counts."""
     slowest = 1.0
-    if bits:
+    if low | high:
         for m in range(slowdown.shape[0]):
-            if bits >> m & 1:
+            if (low >> m & 1) if m < WORD else (high >> (m - WORD) & 1):
                 slowest = max(slowest, slowdown[m, severity])
     return slowest
 
@@ -81,5 +88,5 @@ def _save(plan, state, b):
     for c in range(state.held[b] - 1, 0, -1):
         state.copy_progress[b, c] = state.copy_progress[b, c - 1]
     state.copy_progress[b, 0] = state.progress[b]
-    if state.bits[b] & plan.poison:
+    if state.bits[b, 0] & plan.poison[0] or state.bits[b, 1] & plan.poison[1]:
         state.poisoned[b] = min(state.poisoned[b] + 1, plan.copies)

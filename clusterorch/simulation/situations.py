@@ -14,30 +14,32 @@ from numba import njit
 from clusterorch.models.compile import Network, family_kinds
 from clusterorch.models.rows import CHORUS, CONTINUOUS, DISCRETE, FIRST, Rows, Situation
 from clusterorch.models.spec import RELATIONS
+from clusterorch.simulation.plan import WORD
 from clusterorch.simulation.state import State
 
 _MIX_0, _MIX_1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
 _SHIFT = np.uint64(29)
 _THRESHOLD, _SCALE, _OUTLIER_SCALE = 3, 4, 5  # columns of a continuous row, after mean, sd, absent
 
 
 class SituationTable(NamedTuple):
-    """Open addressing: keys are (active bits, the rest packed), -1 where free."""
+    """Open addressing: keys are (both words of active bits, the rest packed), -1 where free."""
 
-    keys: np.ndarray  # [capacity, 2], capacity a power of two
+    keys: np.ndarray  # [capacity, 3], capacity a power of two
     number: np.ndarray  # [capacity]
     rows: np.ndarray  # [situations, signals, relations]
     draws: np.ndarray  # [rows, columns] see `draw_table`
 
 
 @njit(cache=True, error_model="numpy")
-def find_place(keys: np.ndarray, bits: int, packed: int) -> int:
+def find_place(keys: np.ndarray, low: int, high: int, packed: int) -> int:
     """Place of a key, or of the free cell where it belongs."""
-    h = (np.uint64(bits) * _MIX_0) ^ (np.uint64(packed) * _MIX_1)
+    h = (np.uint64(low) * _MIX_0) ^ (np.uint64(packed) * _MIX_1) ^ (np.uint64(high) * _MIX_2)
     h = h ^ (h >> _SHIFT)
     place = np.int64(h & np.uint64(keys.shape[0] - 1))
     for _ in range(keys.shape[0]):
-        if keys[place, 0] == -1 or (keys[place, 0] == bits and keys[place, 1] == packed):
+        if keys[place, 0] == -1 or (keys[place, 0] == low and keys[place, 1] == high and keys[place, 2] == packed):
             return place
         place = (place + 1) & (keys.shape[0] - 1)
     return -1
@@ -55,9 +57,9 @@ def look_up(table: SituationTable, state: State) -> int:
     missing = 0
     for b in range(state.variant.shape[0]):
         packed = pack(state.severity[b], state.phase[b], state.job_class[b])
-        bits = state.bits[b] | state.transient[b]
-        place = find_place(table.keys, bits, packed)
-        state.situation[b] = table.number[place] if table.keys[place, 0] == bits else -1
+        low, high = state.bits[b, 0] | state.transient[b, 0], state.bits[b, 1] | state.transient[b, 1]
+        place = find_place(table.keys, low, high, packed)
+        state.situation[b] = table.number[place] if table.keys[place, 0] == low else -1
         missing += 1 if state.situation[b] < 0 else 0
     return missing
 
@@ -70,26 +72,28 @@ class Situations:
         self.rows = _rows_of(network)
         self.known: list[tuple[Situation, np.ndarray]] = []
         self.table = SituationTable(
-            np.full((64, 2), -1, dtype=np.int64),
+            np.full((64, 3), -1, dtype=np.int64),
             np.full(64, -1, dtype=np.int64),
             np.zeros((0, len(network.spec.signal), len(RELATIONS)), dtype=np.int64),
             draw_table(network, network.rows, network.row_signal),
         )
 
     def learn(self, bits: np.ndarray, severity: np.ndarray, phase: np.ndarray, job_class: np.ndarray) -> None:
-        """Resolve the situations of a batch that are not known yet.  [n] each"""
-        fresh = dict.fromkeys(zip(*(a.tolist() for a in (bits, severity, phase, job_class)), strict=True))
+        """Resolve the situations of a batch that are not known yet.  [n, 2] bits, [n] each of the others"""
+        columns = (bits[:, 0], bits[:, 1], severity, phase, job_class)
+        fresh = dict.fromkeys(zip(*(a.tolist() for a in columns), strict=True))
         table = self.table
         while len(table.keys) < 4 * (len(self.known) + len(fresh)):
             table = _grown(table)
         for key in fresh:
-            active = frozenset(m.name for i, m in enumerate(self.network.spec.mechanism) if key[0] >> i & 1)
-            packed = pack(*key[1:])
-            place = find_place(table.keys, key[0], packed)
+            lit = key[0] | key[1] << WORD
+            active = frozenset(m.name for i, m in enumerate(self.network.spec.mechanism) if lit >> i & 1)
+            packed = pack(*key[2:])
+            place = find_place(table.keys, *key[:2], packed)
             if table.keys[place, 0] == -1:
-                table.keys[place] = key[0], packed
+                table.keys[place] = *key[:2], packed
                 table.number[place] = len(self.known)
-                self.known.append((Situation(active, *key[1:], 0), self._resolve(active, *key[1:])))
+                self.known.append((Situation(active, *key[2:], 0), self._resolve(active, *key[2:])))
         rows = np.stack([found for _, found in self.known])
         draws = draw_table(self.network, self.rows.table(), self.rows.signals())
         self.table = table._replace(rows=rows, draws=draws)
@@ -97,7 +101,7 @@ class Situations:
     def _resolve(self, active: frozenset[str], severity: int, phase: int, job_class: int) -> np.ndarray:
         return np.array(
             [
-                [self.rows.of(s, Situation(active, severity, phase, job_class, r)) for r in range(len(RELATIONS))]
+                self.rows.by_relation(s, active, severity, phase, job_class)
                 for s in range(len(self.network.spec.signal))
             ],
             dtype=np.int64,
@@ -105,12 +109,12 @@ class Situations:
 
 
 def _grown(table: SituationTable) -> SituationTable:
-    keys = np.full((2 * len(table.keys), 2), -1, dtype=np.int64)
+    keys = np.full((2 * len(table.keys), 3), -1, dtype=np.int64)
     number = np.full(len(keys), -1, dtype=np.int64)
-    for (bits, packed), n in zip(table.keys.tolist(), table.number.tolist(), strict=True):
-        if bits >= 0:
-            place = find_place(keys, bits, packed)
-            keys[place], number[place] = (bits, packed), n
+    for key, n in zip(table.keys.tolist(), table.number.tolist(), strict=True):
+        if key[0] >= 0:
+            place = find_place(keys, *key)
+            keys[place], number[place] = key, n
     return table._replace(keys=keys, number=number)
 
 

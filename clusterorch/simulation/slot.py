@@ -41,7 +41,8 @@ def _act_on(plan, state, b, t, action, target):
         if clears > 0.0 and causal_uniform(t, SLOT, CLEARS, state.key[b, 0], state.key[b, 1]) < clears:
             _empty(state, b, CLEARED)
         elif restarts:
-            state.bits[b] = state.bits[b] & plan.poison if poisoned > 0 else 0
+            for w in range(2):
+                state.bits[b, w] = state.bits[b, w] & plan.poison[w] if poisoned > 0 else 0
             state.poisoned[b] = poisoned
             state.stage[b, :] = 0
             state.entered[b] = AGAIN
@@ -57,7 +58,7 @@ def _act_on(plan, state, b, t, action, target):
 @njit(cache=True, error_model="numpy")
 def draw_slot(plan: CausalPlan, do: Interventions, onset: np.ndarray, state: State, t: int) -> None:
     """Faults that are put into slots, that end by themselves, and that start."""
-    lasting = plan.crash | plan.stall | plan.block_save | plan.block_start
+    low, high = plan.crash | plan.stall | plan.block_save | plan.block_start
     last = onset.shape[1] - 1
     for b in range(state.variant.shape[0]):
         forced = False
@@ -72,7 +73,8 @@ def draw_slot(plan: CausalPlan, do: Interventions, onset: np.ndarray, state: Sta
         if forced:
             continue
         if v >= 0:
-            ends = plan.recovers[v] if state.bits[b] & lasting == 0 else 0.0
+            lasting = state.bits[b, 0] & low | state.bits[b, 1] & high
+            ends = plan.recovers[v] if lasting == 0 else 0.0
             if ends > 0.0 and causal_uniform(t, SLOT, RECOVERY, state.key[b, 0], state.key[b, 1]) < ends:
                 _empty(state, b, ENDED)
             continue
@@ -88,7 +90,8 @@ def draw_slot(plan: CausalPlan, do: Interventions, onset: np.ndarray, state: Sta
 def _empty(state, b, how):
     """The slot becomes none: every mechanism off, every edge idle, no copies poisoned."""
     state.variant[b], state.site[b], state.severity[b] = -1, -1, 1
-    state.bits[b], state.poisoned[b] = 0, 0
+    state.bits[b, :] = 0
+    state.poisoned[b] = 0
     state.entered[b], state.left[b] = NOTHING, how
     state.stage[b, :] = 0
 

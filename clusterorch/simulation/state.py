@@ -21,7 +21,7 @@ class State(NamedTuple):
     variant: np.ndarray  # [B] fault in the slot, -1 none
     severity: np.ndarray  # [B] 0..2; 1 with an empty slot
     site: np.ndarray  # [B] -1 none
-    bits: np.ndarray  # [B] active mechanisms that last
+    bits: np.ndarray  # [B, 2] active mechanisms that last
     stage: np.ndarray  # [B, E] of pending edges
     poisoned: np.ndarray  # [B] copies
     phase: np.ndarray  # [B]
@@ -41,8 +41,8 @@ class State(NamedTuple):
     saved: np.ndarray  # [B] 0 or 1, a copy was completed
     entered: np.ndarray  # [B] NOTHING, DRAWN, FORCED, AGAIN: how the fault in the slot started in this slice
     left: np.ndarray  # [B] NOTHING, ENDED, CLEARED, REPLACED: how the fault of the slice before went
-    bits_before: np.ndarray  # [B] mechanisms before the slice, after the action
-    transient: np.ndarray  # [B] transient mechanisms that are on
+    bits_before: np.ndarray  # [B, 2] mechanisms before the slice, after the action
+    transient: np.ndarray  # [B, 2] transient mechanisms that are on
     arrived: np.ndarray  # [B, E] edges that arrived
     busy: np.ndarray  # [B] whether `stage` or `arrived` holds anything
     situation: np.ndarray  # [B] row of the table of situations, -1 not yet known
@@ -64,14 +64,14 @@ def new_state(network: Network, keys: np.ndarray, start: str) -> State:
 
     cells = (batch, len(STREAMS), nodes + 1)
     return State(
-        key=keys, variant=ints(-1), severity=ints(1), site=ints(-1), bits=ints(),
+        key=keys, variant=ints(-1), severity=ints(1), site=ints(-1), bits=ints(0, 2),
         stage=np.zeros((batch, edges), dtype=np.int8), poisoned=ints(), phase=ints(PHASES.index(start)),
         clock=ints(-1), job_class=ints(), age=ints(), held=ints(copies),
         copy_progress=np.zeros((batch, copies)), progress=np.zeros(batch), saves=ints(),
         last=np.zeros((batch, width)), gap=np.zeros((batch, width), dtype=np.int8),
         queue=np.zeros(cells, dtype=np.int32),
-        age_before=ints(), save_ends=ints(), saved=ints(), entered=ints(), left=ints(), bits_before=ints(),
-        transient=ints(), arrived=np.zeros((batch, edges), dtype=np.int8), busy=ints(), situation=ints(-1),
+        age_before=ints(), save_ends=ints(), saved=ints(), entered=ints(), left=ints(), bits_before=ints(0, 2),
+        transient=ints(0, 2), arrived=np.zeros((batch, edges), dtype=np.int8), busy=ints(), situation=ints(-1),
         values=np.full((batch, width), np.nan), arrival=np.full(cells, -1, dtype=np.int32),
     )  # fmt: skip
 

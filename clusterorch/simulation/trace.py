@@ -28,7 +28,8 @@ class Trace:
 
     values: [T, width], see `Network.signal_offset`; NaN not delivered, inf delivered without a value.
     arrival: [T, streams, nodes + 1] slice in which a cell arrives, -1 never; the last column is the job's.
-    published, truth: arrays [T] by name, see `PUBLISHED` and `TRUTH`; mechanisms are bits by number of the file.
+    published, truth: arrays [T] by name, see `PUBLISHED` and `TRUTH`; mechanisms are bits by number of
+    the file, in two words (`clusterorch.simulation.plan.active`).
     faults: what entered the slot, in order.  metadata: what it takes to make the same trace again.
     """
 
@@ -117,7 +118,7 @@ def simulate(
     recorder = Recorder(simulator) if record else None
     state, network = simulator.state, simulator.network
     values, arrival = np.empty((slices, network.width)), np.empty((slices, *state.arrival.shape[1:]), dtype=np.int32)
-    kept = {name: np.empty(slices, dtype=getattr(state, name).dtype) for name in (*PUBLISHED, *TRUTH)}
+    kept = {n: np.empty((slices, *(a := getattr(state, n)).shape[1:]), dtype=a.dtype) for n in (*PUBLISHED, *TRUTH)}
     faults: list[dict[str, Any]] = []
     for t in range(slices):
         action = (actions or {}).get(t)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clusterorch.telemetry.copies import checkpoint_name
 from clusterorch.telemetry.readings import LOCAL, EntityRef
 from clusterorch.telemetry.rows import EntityRule
 
@@ -12,6 +13,7 @@ _PCI = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})(?:\.[0-9a-fA-F])?$"
 )
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}$")
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{8,72}$")
 _LONGEST_NAME = 128
 
 
@@ -29,6 +31,16 @@ def pci_name(text: str) -> str | None:
         number = int(text, 16)  # as NCCL prints it: bus, device and function without separators
         return f"{number >> 20:04x}:{number >> 12 & 0xFF:02x}:{number >> 4 & 0xFF:02x}"
     return None
+
+
+def uuid_name(text: str) -> str | None:
+    """The name that a GPU has of itself, in lower case, or None if it is none.
+
+    >>> uuid_name("GPU-8D0ac9b1-7714-22f0"), uuid_name("0000:61:00")
+    ('gpu-8d0ac9b1-7714-22f0', None)
+    """
+    text = text.strip()
+    return text.lower() if _UUID.match(text) else None
 
 
 def refer(rule: EntityRule, said: Mapping[str, str | None], context: Mapping[str, str]) -> EntityRef:
@@ -54,14 +66,16 @@ def refer(rule: EntityRule, said: Mapping[str, str | None], context: Mapping[str
     if rule.kind == "rank":
         return _rank(rule, said, get, host)
     if rule.kind == "link":
-        device = get(rule.device)
+        device = get(rule.device) or pci_name(get(rule.pci) or "")
         if device is not None and device.isdigit():
             return EntityRef("link", host, None, int(device))
         return EntityRef("link", host, device)
     index = get(rule.index)
     name = get(rule.pci) if rule.kind == "gpu" else get(rule.device)
     if rule.kind == "gpu" and name:
-        name = pci_name(name)
+        name = pci_name(name.removeprefix("PCI:")) or uuid_name(name)
+    if rule.kind == "checkpoint" and rule.device:
+        name = checkpoint_name(said.get(rule.device) or context.get(rule.device) or "")
     return EntityRef(rule.kind, host if rule.kind == "gpu" else None, name, _whole(index))
 
 
@@ -72,6 +86,8 @@ def _rank(rule, said, get, host) -> EntityRef:
         return EntityRef("rank", None if elsewhere else host, None, rank)
     if (local := _whole(get(rule.local))) is not None:
         return EntityRef("rank", host, LOCAL, local)
+    if rule.fixed is not None:
+        return EntityRef("rank", host, None, rule.fixed)
     pid = get(rule.pid)
     return EntityRef("rank", host, f"pid {pid}" if pid else None)
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from copy import copy
+from dataclasses import replace
 
-from clusterorch.telemetry.operators import differs, first_of, ratio_to_own_baseline
+from clusterorch.telemetry.aliases import settle
+from clusterorch.telemetry.copies import undersized
+from clusterorch.telemetry.dumps import Dump
+from clusterorch.telemetry.jumps import jump_at_load
+from clusterorch.telemetry.operators import related
 from clusterorch.telemetry.patterns import Formats
 from clusterorch.telemetry.readings import EntityRef, Finding, Ingested, Reading, Sample
-from clusterorch.telemetry.stacks import Stacks
+from clusterorch.telemetry.rows import Operator
+from clusterorch.telemetry.spreads import far_apart
+from clusterorch.telemetry.stacks import Stacks, minority
 from clusterorch.telemetry.timestamps import NO_YEAR, in_year, year_of
 
 MOST_OF_A_PATTERN = 100_000
 MOST_READINGS = 500_000
+MOST_FRAMES = 1_000_000  # of stacks, some 200 bytes each
 _NAMED_LIKE_A_HOST = re.compile(r"(?:^|[-_./])(?P<host>[A-Za-z]{1,16}-?\d{1,6})(?:\.\w{1,8})?$")
 
 
@@ -25,8 +34,10 @@ class Gathering:
         self.result = Ingested()
         self.samples: list[Sample] = []
         self.complaints: list[Reading] = []
+        self.dumps: list[Dump] = []
         self.stacks: list[tuple[str, Stacks]] = []
         self.order = 0
+        self._frames = 0
         self._kept: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
 
@@ -39,9 +50,39 @@ class Gathering:
         self._kept[pattern] += 1
         return True
 
+    def keep_stacks(self, file: str, stacks: Stacks) -> None:
+        """Keep the stacks of a file, unless those of others fill what there is room for."""
+        frames = sum(len(thread.frames) + 1 for thread in stacks.threads)
+        if self._frames + frames > MOST_FRAMES:
+            self._dropped["thread"] += len(stacks.threads)
+        elif frames:
+            self._frames += frames
+            self.stacks.append((file, stacks))
+
     def note(self, file: str, kind: str, text: str, line: int | None = None) -> None:
         """Add a finding about a file."""
         self.result.findings.append(Finding(file, line, kind, text))
+
+    def snapshot(self) -> Gathering:
+        """A copy that can be finished while this one takes in more."""
+        twin, result = copy(self), self.result
+        coverage = replace(
+            result.coverage, streams=dict(result.coverage.streams), samples=list(result.coverage.samples)
+        )
+        twin.result = Ingested(
+            list(result.readings),
+            list(result.phases),
+            list(result.limits),
+            list(result.places),
+            coverage,
+            list(result.findings),
+            [replace(summary) for summary in result.files],
+            set(result.hosts),
+        )
+        twin.samples, twin.complaints = list(self.samples), list(self.complaints)
+        twin.stacks, twin.dumps = list(self.stacks), list(self.dumps)
+        twin._kept, twin._dropped = Counter(self._kept), Counter(self._dropped)
+        return twin
 
     def finish(self) -> Ingested:
         """Everything, relations included."""
@@ -49,17 +90,23 @@ class Gathering:
         self._years()
         for operator in self.formats.operator.values():
             mine = [sample for sample in self.samples if sample.measure == operator.measure]
-            if operator.kind == "ratio_to_own_baseline":
-                self._add(ratio_to_own_baseline(operator, mine, self.result.phases))
-            elif operator.kind == "differs":
-                self._add(differs(operator, mine))
-            elif operator.kind == "first_of":
-                self._add(first_of(operator, self.complaints))
+            self._add(related(operator, mine, self.result.phases, self.complaints, self.dumps, self._host_of))
+            self._add(self._of_the_run(operator, mine))
         self._addresses()
+        settle(self.result, self.formats)
         self.result.readings.sort(key=lambda reading: reading.order)
         for pattern, count in sorted(self._dropped.items()):
             self.note("", "too_many", f"{count} more lines of {pattern} were counted but not kept")
         return self.result
+
+    def _of_the_run(self, operator: Operator, mine: list[Sample]) -> list[Reading]:
+        """What a run says about itself over many lines: its losses, its copies, its slowest member."""
+        if operator.kind == "jump_at_load":
+            positions = [sample for sample in self.samples if sample.measure == operator.position]
+            return jump_at_load(operator, mine, positions, self.result.phases)
+        if operator.kind == "undersized":
+            return undersized(operator, mine)
+        return far_apart(operator, mine) if operator.kind == "far_apart" else []
 
     def _add(self, readings: Iterable[Reading]) -> None:
         self.result.readings.extend(readings)
@@ -68,24 +115,7 @@ class Gathering:
         for operator in self.formats.operator.values():
             if operator.kind != "minority":
                 continue
-            for file, stacks in self.stacks:
-                for thread, entity, wait in stacks.minority(operator, self._host_of(file)):
-                    self._add(
-                        [
-                            Reading(
-                                file,
-                                thread.line,
-                                None,
-                                thread.order,
-                                operator.stream,
-                                operator.signal,
-                                1,
-                                entity,
-                                f"{thread.text} waits for: {wait}",
-                                operator.name,
-                            )
-                        ]
-                    )
+            self._add(minority(operator, self.stacks, self._host_of))
 
     def _host_of(self, file: str) -> str | None:
         """The label in a file's name that is also a host, or is formed like one and tells files apart."""

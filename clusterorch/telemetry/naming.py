@@ -11,6 +11,8 @@ from clusterorch.telemetry.timestamps import time_fields
 START = 794_390_400.0  # the episode's zero on the wall clock: 2025-03-04 08:00:00 after 2000-01-01
 _STEP_SAMPLES, _STEPS = 2048, 200_000
 _FIRST_STEP = 8800
+_FIRST_COPY, _BETWEEN_COPIES, _FEWEST_LISTED = 8500, 500, 3
+_COPY_BYTES = 4_831_838_208
 _BUSES = 29  # GPUs of one PCI domain, eight buses apart
 
 
@@ -37,9 +39,35 @@ class Naming:
         domain, bus = divmod(place, _BUSES)
         return f"{domain:04x}:{0x18 + 8 * bus:02x}:00"
 
+    def card(self, rail: int) -> str:
+        """PCI address of the network device on a rail: under the same switch as a GPU."""
+        domain, bus = divmod(rail, _BUSES)
+        return f"{domain:04x}:{0x1B + 8 * bus:02x}:00"
+
     def device(self, rail: int) -> str:
         """Name of the network device on a rail."""
         return f"mlx5_{rail}"
+
+    def checkpoint(self, copy: int) -> str:
+        """Name of a copy of the job's state.
+
+        >>> Naming(Layout(2, 8)).checkpoint(1)
+        'step-9000'
+        """
+        return f"step-{_FIRST_COPY + _BETWEEN_COPIES * copy}"
+
+    def storage(self, number: int) -> str:
+        """Name of a file system."""
+        return "fsx" if number == 0 else f"fsx{number}"
+
+    def listing(self, cut: int) -> str:
+        """The copies as they are listed, one of them cut short."""
+        copies = range(max(_FEWEST_LISTED, self.layout.count("checkpoint")))
+        sizes = [_COPY_BYTES // 4 if copy == cut else _COPY_BYTES for copy in copies]
+        return "\n".join(
+            f"-rw-r--r-- 1 root root {size} Mar  4 0{1 + copy % 8}:11 {self.checkpoint(copy)}.ckpt"
+            for copy, size in zip(copies, sizes, strict=True)
+        )
 
     def node_of(self, kind: str, entity: int) -> int:
         """Where an entity sits; what belongs to no node speaks from the first."""
@@ -57,7 +85,8 @@ class Naming:
         return time_fields(START + time) | {
             "host": self.host(node), "peer": self.host(other), "rank": rank, "local_rank": place, "ranks": ranks,
             "other_rank": (rank + 1) % ranks, "pid": 41_000 + 10 * place + 1, "tid": 41_500 + 10 * place + 7,
-            "pci": self.address(place if kind != "link" else rail), "device": self.device(rail), "device_index": rail,
+            "pci": self.card(rail) if kind == "link" else self.address(place),
+            "device": self.device(rail), "device_index": rail,
             "bus_id": f"{0x18 + 8 * (place % _BUSES):x}000", "step": number, "steps": _STEPS,
             "samples": _STEP_SAMPLES * number,
             "loss": 2.0 + 20.0 / number, "grad_norm": 0.25, "scale": 4096.0, "scale_before": 8192.0, "value": 0,
@@ -65,5 +94,8 @@ class Naming:
             "completed": 12 * number, "limit_ms": int(1000 * limit), "ran_ms": int(1000 * limit) + 42,
             "path": "/ckpt/run7", "size": 1 << 32, "minutes": round(time / 60.0, 2), "seconds": 5.0, "ms": 5000.0,
             "microseconds": 23_011, "bandwidth": 350.0, "algorithm_bandwidth": 186.7, "pieces": "",
-            "event": "port error", "error": "unknown error",
+            "event": "port error", "error": "unknown error", "node": self.host(node), "epoch": number / 10_000.0,
+            "checkpoint": self.checkpoint(entity if kind == "checkpoint" else 0),
+            "storage": self.storage(entity if kind == "storage" else 0), "rate": 8000.0,
+            "copies": self.listing(entity if kind == "checkpoint" else -1), "group": number,
         }  # fmt: skip

@@ -4,13 +4,50 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
-from clusterorch.telemetry.readings import PhaseMark, Reading, Sample
+from clusterorch.telemetry import desync
+from clusterorch.telemetry.dumps import Dump
+from clusterorch.telemetry.readings import JOB, PhaseMark, Reading, Sample
 from clusterorch.telemetry.rows import Operator
+from clusterorch.telemetry.versions import conflict
 
 _BASELINE_SHARE = 4  # the baseline is the median of the first quarter
+_FEWEST_OF_ONE = 3  # what comes twice may do so by chance
+
+
+def related(
+    operator: Operator,
+    samples: Sequence[Sample],
+    phases: Sequence[PhaseMark],
+    complaints: Sequence[Reading],
+    dumps: Sequence[Dump],
+    host_of: Callable[[str], str | None],
+) -> list[Reading]:
+    """The readings of a relation; none for a kind that is worked out elsewhere.
+
+    Args:
+        operator: the row.
+        samples: what was measured under its measure.
+        phases: marks of phases, in order.
+        complaints: readings of those who complain, in order.
+        dumps: the Flight Recorder dumps of the case.
+        host_of: the host that the name of a file tells.
+    """
+    if operator.kind == "ratio_to_own_baseline":
+        return ratio_to_own_baseline(operator, samples, phases)
+    if operator.kind == "differs":
+        return differs(operator, samples)
+    if operator.kind == "first_of":
+        return first_of(operator, complaints)
+    if operator.kind == "one_of_many":
+        return one_of_many(operator, samples)
+    if operator.kind == "conflict":
+        return conflict(operator, samples, host_of)
+    if operator.kind in desync.RELATIONS:
+        return desync.recorded(operator, dumps)
+    return []
 
 
 def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases: Sequence[PhaseMark]) -> list[Reading]:
@@ -106,3 +143,23 @@ def first_of(operator: Operator, complaints: Sequence[Reading]) -> list[Reading]
     speaker = first.speaker
     assert speaker is not None
     return [first._replace(signal=operator.signal, stream=operator.stream, value=1, entity=speaker)]
+
+
+def one_of_many(operator: Operator, samples: Sequence[Sample]) -> list[Reading]:
+    """That all samples name one pair of places, where there are more than that one.
+
+    The names are the fields of `compare`, in either direction.  Samples without them say how many places there
+    are, in the field of `members`; where that is one, nothing can be concentrated.
+    """
+    pairs: list[tuple[frozenset[str], Sample]] = []
+    places = 0
+    for sample in samples:
+        names = [sample.fields.get(name, "") for name in operator.compare]
+        if all(names):
+            pairs.append((frozenset(names), sample))
+        elif (count := sample.fields.get(operator.members or "", "")).isdigit():
+            places = max(places, int(count) + 1)
+    if len(pairs) < _FEWEST_OF_ONE or places == 1 or len({pair for pair, _ in pairs}) != 1:
+        return []
+    last = pairs[-1][1]
+    return [last.base._replace(signal=operator.signal, stream=operator.stream, value=1, entity=JOB)]

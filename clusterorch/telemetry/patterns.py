@@ -15,11 +15,23 @@ from pydantic import ValidationError
 import clusterorch
 from clusterorch.errors import InvalidModel
 from clusterorch.telemetry.lines import Wrap
-from clusterorch.telemetry.rows import TABLES, Column, Counter, Operator, Pattern, Row, Wait, Wrapped
+from clusterorch.telemetry.rows import TABLES, Column, Counter, Operator, Pattern, Row, Template, Wait, Wrapped
 from clusterorch.telemetry.screening import GRAM, Screen
 
 Compiled = tuple[re.Pattern[str], Pattern]
-STACK_MARKS = ("Thread ", "Process ")
+STACK_MARKS = ("Thread ", "Process ", "Current thread")
+# What the lines of device tables begin with or hold: a full report, a printed table, a monitor, an exporter.
+DEVICE_MARKS = (
+    "NVSMI LOG", "GPU 0000", "Performance State", "Throttle Reasons", "Event Reasons", "Thermal Slowdown",
+    "Current Temp", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Link Info", "PCIe Generation", "Link Width",
+    "Replays Since Reset",
+    "Power Readings", "Memory Usage", "T.Limit Temp", "MiB |", "ERR!", "Disp.A", "Driver Version:", "# gpu", "#Entity",
+    "| 0000", "gtemp", "GPUTL", "DCGM_", "query-gpu=", "index,", "Remapping Failure",
+)  # fmt: skip
+COUNTER_MARKS = (
+    "rdma statistic", "link mlx", "link bnxt", "link roce", "link rdmap", "Counter ==", "Discards ==", "Wait ==",
+    "Errors ==", "enabled ", "==> /sys/",
+)  # fmt: skip
 
 
 @dataclass
@@ -32,6 +44,7 @@ class Formats:
     wait: dict[str, Wait] = field(default_factory=dict)
     wrapped: dict[str, Wrapped] = field(default_factory=dict)
     operator: dict[str, Operator] = field(default_factory=dict)
+    template: dict[str, Template] = field(default_factory=dict)
 
     @cached_property
     def groups(self) -> dict[str, list[Compiled]]:
@@ -46,8 +59,8 @@ class Formats:
     @cached_property
     def screen(self) -> Screen:
         """Finds the texts of `groups`, in their order, then the words of tables, counters and stacks."""
-        columns = [name for name in self.columns if len(name) >= GRAM and "." in name]
-        return Screen([*self.groups, *columns, *self.counters, *STACK_MARKS])
+        columns = [name for name in self.columns if len(name) >= GRAM and "." in name and "/" not in name]
+        return Screen([*self.groups, *columns, *self.counters, *STACK_MARKS, *DEVICE_MARKS, *COUNTER_MARKS])
 
     @cached_property
     def wraps(self) -> tuple[Wrap, ...]:
@@ -69,7 +82,7 @@ class Formats:
     @cached_property
     def counters(self) -> dict[str, Counter]:
         """Counter rows by each counter's name."""
-        return {name: row for row in self.counter.values() for name in row.counters}
+        return {name: row for row in self.counter.values() for name in row.names()}
 
     def signals(self) -> Iterable[tuple[str, str, str, set[str]]]:
         """(table.row, signal, kind of entity if the row says it, values it may give)."""
@@ -82,8 +95,14 @@ class Formats:
                 values = {*column.values, *column.bins, *column.bits}
                 yield f"column.{column.name}", column.signal, "gpu", values | ({column.rest} - {None})
         for counter in self.counter.values():
-            if counter.signal:
-                yield f"counter.{counter.name}", counter.signal, "link", set()
+            for signal in (counter.signal, counter.standing):
+                if signal:
+                    yield f"counter.{counter.name}", signal, "link", set()
+            if counter.unprotected:
+                yield f"counter.{counter.name}", counter.unprotected, "job", set()
+        for template in self.template.values():
+            if template.signal:
+                yield f"template.{template.name}", template.signal, "", {template.value} - {None}
         for operator in self.operator.values():
             yield f"operator.{operator.name}", operator.signal, "", set()
 

@@ -21,6 +21,7 @@ _PREFIX = re.compile(
             r"(?:\]|(?: \[(?P<device>-?\d{1,4})\])?(?= ))",
             r"\[(?:PG (?P<group>[^\[\]]{0,120}) )?Rank (?P<group_rank>\d{1,6})\]:?",
             r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG)\]",
+            r"std(?:out|err) [FP] ",
             r"\[[\w./-]{1,80}\.(?:py|cpp|cc|cu|c):\d{1,6}(?::\w{1,80})?\]",
             r"(?:> ?)?rank (?P<word_rank>\d{1,6})(?=[: ]):?",
             rf"(?P<launcher>{_HOST}-\d{{1,5}}): ",
@@ -29,7 +30,19 @@ _PREFIX = re.compile(
 )
 _GLOG = re.compile(r"\[?(?:[IWEF] )?[\w./+-]{0,120}\.(?:cpp|cc|py|cu|go|c|h|hpp):\d{1,6}\]:? ?")
 _AFTER_TIME = re.compile(r"[\],:]{0,3}(?: {1,8}\d{1,16})?(?: {1,8}(?=[\w./+-]{1,120}:\d{1,6}\]))?")
-_SYSLOG = re.compile(rf" (?P<host>{_HOST}) (?:[\w./-]{{1,64}}(?:\[\d{{1,9}}\])?): ?")
+_SYSLOG = re.compile(
+    rf" (?P<host>{_HOST}) (?:(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) )?"
+    r"(?:[\w./#-]{1,64}(?:\[\d{1,9}\])?): ?|(?=%[A-Z]))"
+)
+# Where a time with a date or a clock of its own stands in front, only what daemons write tells a host from a word.
+_JOURNAL = re.compile(
+    rf"(?: [A-Z]{{2,5}})? (?P<host>{_HOST}) "
+    r"(?:kernel|[\w./@-]{1,64}\[\d{1,9}\]|systemd|opensm|mmfs|nvidia-[a-z]{3,20}): ?"
+)
+_RFC5424 = re.compile(rf" (?P<host>{_HOST}|-) \S{{1,48}} \S{{1,128}} \S{{1,32}} (?:-|\[[^\]]{{0,400}}\]) ?")
+_BEFORE_TIME = re.compile(
+    r"(?:<\d{1,3}>(?:\d )?|[a-z]{3,8} {0,4}:[a-z]{2,7} {0,4}: \[?|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) |20\d\d )?$"
+)
 _REPEATED = re.compile(r" ?\[repeated (?P<times>\d{1,9})x across cluster\]")
 _OPENING = ("", "[", "(", "<")
 _DEFAULT_GROUP = re.compile(r"(?:ID )?0\b|.{0,100}default_pg")
@@ -59,7 +72,7 @@ def peel(text: str, stamp: Stamp | None) -> Body:
         start = at
         while start < len(text) and text[start] == " " and (at == 0 or start - at < 2):
             start += 1
-        if stamp is not None and not timed and text[start : stamp.start] in _OPENING:
+        if stamp is not None and not timed and _opens(text, start, stamp.start):
             timed, at = True, _past_time(text, stamp, context)
             continue
         found = _GLOG.match(text, start) or _PREFIX.match(text, start)
@@ -70,9 +83,16 @@ def peel(text: str, stamp: Stamp | None) -> Body:
     return Body(text[at:] if at else text, context)
 
 
+def _opens(text: str, start: int, end: int) -> bool:
+    """Whether what stands before a time belongs to it."""
+    return text[start:end] in _OPENING or (end - start < 40 and _BEFORE_TIME.match(text[start:end]) is not None)
+
+
 def _past_time(text: str, stamp: Stamp, context: dict[str, str]) -> int:
-    if stamp.syslog and (host := _SYSLOG.match(text, stamp.end)):
-        context.setdefault("host", host["host"])
+    shape = _SYSLOG if stamp.syslog else _RFC5424 if text[:1] == "<" and text[stamp.start - 1] == " " else _JOURNAL
+    if host := shape.match(text, stamp.end):
+        if host["host"] != "-":
+            context.setdefault("host", host["host"])
         return host.end()
     after = _AFTER_TIME.match(text, stamp.end)
     return after.end() if after else stamp.end

@@ -7,73 +7,129 @@ shown, and are never an error.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from clusterorch.errors import IngestError
+from clusterorch.telemetry.archives import leaves
+from clusterorch.telemetry.budgets import Intake, Limits, Meter, bounded
 from clusterorch.telemetry.counters import Counters
+from clusterorch.telemetry.device_tables import DeviceTables, Found
 from clusterorch.telemetry.gathering import Gathering
 from clusterorch.telemetry.linearity import LONGEST_MATCHED
-from clusterorch.telemetry.lines import Damage, clean_lines, joined, not_text
+from clusterorch.telemetry.lines import Damage, Joining, clean_lines, not_text
 from clusterorch.telemetry.patterns import Compiled, Formats
 from clusterorch.telemetry.prefixes import peel
 from clusterorch.telemetry.readings import FileSummary, Ingested, Sample, Unrecognised
 from clusterorch.telemetry.recording import Line, Recorder
 from clusterorch.telemetry.rows import Pattern
 from clusterorch.telemetry.screening import batches
-from clusterorch.telemetry.smi_csv import Sheet, sheet_of
+from clusterorch.telemetry.sources import opened
 from clusterorch.telemetry.stacks import Stacks
+from clusterorch.telemetry.streams import Guarded, Readable, Stopped, Stream, encoding_of, recoded
 from clusterorch.telemetry.timestamps import FileClock, Stamp, find_stamp
 from clusterorch.telemetry.walking import shown, walk
+from clusterorch.telemetry.whole_files import WholeFileReader, whole_file_reader
+from clusterorch.telemetry.wrapped_lines import unwrapped
 
 KEPT_TEXT = 400  # characters of a line kept with its readings
 MOST_SAMPLES = 200  # unrecognised lines shown
 _SAMPLES_OF_A_FILE = 20
 _LOOKED_BACK = 512  # lines kept to find the time before an untimed one
-_HEAD = 8192  # bytes that tell text from the rest
 _Stamped = tuple[float | None, str, Stamp | None]
 
 
-def read_paths(paths: Sequence[Path | str], formats: Formats) -> Ingested:
-    """Read files, and folders of files, into readings.
+def read_paths(paths: Sequence[Path | str], formats: Formats, limits: Limits | None = None) -> Ingested:
+    """Read files, and folders and archives of files, into readings.
+
+    Memory is bounded, whatever the files hold: they are read once, forwards, and nothing is unpacked to disk.
 
     Args:
-        paths: what a user named; folders are read whole, in sorted order.
+        paths: what a user named: files, folders, which are read whole and in sorted order, patterns that the
+            shell left alone, `-` for standard input.
         formats: the patterns, from `load_formats`.
+        limits: what reading may cost; as they stand if not given.
 
     Raises:
-        IngestError: a path that was given is missing, empty, unreadable or no text; inside folders the
-            same is a finding.
+        IngestError: a path that was given is missing; or nothing could be read, and the fault lies with a file
+            that was given by name.  In folders and archives, and beside other files, the same is a finding.
     """
     gathering = Gathering(formats)
+    intake = Intake(gathering, limits or Limits())
+    result = gathering.result
     named = set(map(Path, paths))
-    for label, path in walk(paths, gathering.result.findings):
-        _read_file(label, path, gathering, given=path in named)
-    return gathering.finish()
+    refused: list[str] = []
+    for label, path in walk(paths, result.findings):
+        if not intake.admits():
+            break
+        before = len(result.files), len(result.findings)
+        read_file(label, path, gathering, intake)
+        if path in named and len(result.files) == before[0]:
+            why = result.findings[before[1]].text if len(result.findings) > before[1] else "holds no logs"
+            refused.append(f"{shown(path)}: {why}; give text logs, or folders or archives of them")
+    if refused and not result.files:
+        raise IngestError(refused[0])
+    ingested = gathering.finish()
+    ingested.findings = bounded(ingested.findings, intake.limits.findings_of_a_kind)
+    return ingested
 
 
-def _read_file(label: str, path: Path, gathering: Gathering, *, given: bool) -> None:
+def read_file(label: str, path: Path, gathering: Gathering, intake: Intake) -> None:
+    """Read a file, and the files in it; what cannot be read is a finding.
+
+    Raises:
+        IngestError: standard input is asked for, and there is none.
+    """
+    meter = Meter(intake)
     try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD)
-            problem = not_text(head) if head else "empty"
-            if problem is None:
-                stream.seek(0)
-                FileReader(label, gathering).read(stream)
-                return
-    except (OSError, ValueError) as error:
-        if given:
-            raise IngestError(f"{shown(path)}: cannot be read: {error}") from error
-        gathering.note(label, "unreadable", str(getattr(error, "strerror", None) or error))
+        with opened(path, meter) as source:
+            for name, stream in leaves(label, source, intake, meter):
+                try:
+                    _read_leaf(name, stream, gathering, intake)
+                except Stopped as stopped:
+                    intake.tell(name, stopped)
+    except OSError as error:
+        intake.note(label, "unreadable", f"cannot be opened: {error.strerror or error}")
+
+
+def _read_leaf(label: str, stream: Stream, gathering: Gathering, intake: Intake) -> None:
+    """Read a file that holds no others.
+
+    Raises:
+        Stopped: it is damaged, or a limit was met, and nothing of it counts.
+    """
+    head = stream.head()
+    if not head:
+        intake.note(label, "empty", "is empty")
         return
-    if given:
-        raise IngestError(f"{shown(path)}: is {problem}; give text logs")
-    gathering.note(label, "empty" if not head else "binary", f"not read: {problem}")
+    if reader := whole_file_reader(head):
+        _read_whole(label, stream, reader, gathering, intake)
+        return
+    if encoding := encoding_of(head):
+        stream = recoded(stream, encoding)
+        head = stream.head()
+    if problem := not_text(head):
+        intake.note(label, "binary", f"is {problem}, and not read")
+        return
+    FileReader(label, gathering).read(Guarded(stream, partial(intake.tell, label)))
+
+
+def _read_whole(label: str, stream: Stream, reader: WholeFileReader, gathering: Gathering, intake: Intake) -> None:
+    most = intake.limits.whole_file_bytes
+    data = stream.exactly(most + 1)
+    if len(data) > most:
+        intake.note(label, "too_large", f"is read whole, and so only up to {most >> 20} MiB: not read")
+        return
+    try:
+        reader.read(label, data, gathering)
+    except IngestError as error:
+        intake.note(label, "unreadable", str(error))
 
 
 class FileReader:
-    """Reads the lines of one file into a gathering."""
+    """Reads the lines of one file into a gathering, at once or as they come."""
 
     def __init__(self, label: str, gathering: Gathering) -> None:
         self.summary = FileSummary(label)
@@ -83,17 +139,45 @@ class FileReader:
         self._coverage = gathering.result.coverage
         self._recorder = Recorder(gathering)
         self._clock = FileClock(label)
-        self._sheet: Sheet | None = None
+        self._devices = DeviceTables(self._formats)
         self._stacks = Stacks(self._formats)
         self._counters = Counters(self._formats)
+        self._damage = Damage()
+        self._joining = Joining(self._formats.wraps)
         self._before: deque[str] = deque(maxlen=_LOOKED_BACK)
         self._tail = False  # the lines of a traceback or a kernel trace follow their head, indented
 
-    def read(self, stream: BinaryIO) -> None:
+    def read(self, stream: Readable) -> None:
         """Read all lines."""
-        damage = Damage()
+        self.feed(stream)
+        self.end()
+        self.settle(self._gathering)
+
+    def feed(self, stream: Readable, first: int = 1) -> None:
+        """Read more lines, numbered from `first`; a record that may go on is held back until `flush`."""
+        self._take(self._joining.lines(unwrapped(clean_lines(stream, self._damage, first))))
+        self._settle_lines()
+
+    def flush(self) -> bool:
+        """Read what was held back for more to come; whether anything was."""
+        before = self.summary.lines
+        self._take(self._joining.rest())
+        self._settle_lines()
+        return self.summary.lines > before
+
+    def end(self) -> None:
+        """Read what was held back, and end the tables that are open: no more lines will come."""
+        self.flush()
+        self._sampled(0, "", self._devices.ends())
+        self._settle_lines()
+
+    def _settle_lines(self) -> None:
+        self._gathering.result.places += self._devices.taken_places()
+        self._time_before()
+
+    def _take(self, lines: Iterable[tuple[int, str]]) -> None:
         screen, summary = self._formats.screen, self.summary
-        for batch in batches(joined(clean_lines(stream, damage), self._formats.wraps)):
+        for batch in batches(lines):
             hits = screen.hits([text for _, text in batch])
             for at, (number, text) in enumerate(batch):
                 if not text or text.isspace():
@@ -108,16 +192,17 @@ class FileReader:
                 elif summary.lines - summary.recognised <= _SAMPLES_OF_A_FILE:
                     self._show(number, text)
                 self._before.append(text)
-        self._finish(damage)
 
     @property
     def _watching(self) -> bool:
         """Whether the next line may belong to something that began before it."""
-        return self._tail or self._sheet is not None or self._stacks.inside
+        return self._tail or self._devices.inside or self._stacks.inside or self._counters.waiting
 
     def _known(self, number: int, text: str, words: list[int], stamped: _Stamped | None) -> bool:
-        if self._sheet is not None and self._table_row(number, text):
+        if self._devices.inside and self._table_row(number, text):
             return True
+        if words and "--query-gpu" in text:
+            self._devices.command(text)
         groups = self._groups
         rows = {id(row): (regex, row) for word in words if word < len(groups) for regex, row in groups[word]}
         if rows and self._match(number, text, list(rows.values()), stamped):
@@ -180,8 +265,7 @@ class FileReader:
     def _special(self, number: int, text: str) -> bool:
         """Whether a line belongs to a table, a counter dump, a stack, or the tail of the line before."""
         section = self._recorder.section
-        if "," in text and (sheet := sheet_of(text, self._formats)) is not None:
-            self._sheet = sheet
+        if not self._devices.inside and self._table_row(number, text):
             return True
         if (self._stacks.inside or self._stacks.starts(text)) and self._stacks.read(
             number, self._gathering.order, text
@@ -199,46 +283,46 @@ class FileReader:
         return self._tail
 
     def _table_row(self, number: int, text: str) -> bool:
-        """Whether a line is a row of the table whose header came before; any other line ends the table."""
-        assert self._sheet is not None
-        cells = self._sheet.row(text, self._recorder.section.get("host"))
-        if cells is None:
-            self._sheet = None
-            return False
-        line = self._line(number, text, *self._clock.read(text)[:2], {})
-        for cell in cells:
+        """Whether a line belongs to a table of device samples; any other line ends the table before it."""
+        found = self._devices.read(number, text, self._recorder.section.get("host"))
+        self._sampled(number, text, self._devices.ends() if found is None else found)
+        return found is not None
+
+    def _sampled(self, number: int, text: str, found: Sequence[Found]) -> None:
+        line: Line | None = None
+        for cell, at, words in found:
             if not self._gathering.room(cell.row):
                 continue
-            reading = line.reading("smi", cell.signal or cell.measure or "", cell.value, cell.entity, cell.row)
+            line = line or self._line(number, text, *self._clock.read(text)[:2], {})
+            there = line if at is None else line._replace(number=at, text=(words or "")[:KEPT_TEXT])
+            reading = there.reading("smi", cell.signal or cell.measure or "", cell.value, cell.entity, cell.row)
             if cell.signal is not None:
                 self._recorder.keep(reading)
             elif not isinstance(cell.value, str):
                 self._gathering.samples.append(Sample(cell.measure or "", float(cell.value), {}, reading))
-        return True
 
     def _show(self, number: int, text: str) -> None:
         samples = self._coverage.samples
         if len(samples) < MOST_SAMPLES:
             samples.append(Unrecognised(self.summary.file, number, text[:KEPT_TEXT]))
 
-    def _finish(self, damage: Damage) -> None:
-        coverage, summary = self._coverage, self.summary
-        self._time_before()
+    def settle(self, gathering: Gathering) -> None:
+        """Add what the file as a whole says to a gathering: its own, or a copy of it as it stands."""
+        coverage, summary, damage = gathering.result.coverage, replace(self.summary), self._damage
         summary.clock, summary.first, summary.last = self._clock.clock, self._clock.first, self._clock.last
-        summary.readings, summary.streams = self._recorder.readings, self._recorder.streams
+        summary.readings, summary.streams = self._recorder.readings, set(self._recorder.streams)
         coverage.lines += summary.lines
         coverage.recognised += summary.recognised
         coverage.unrecognised += summary.lines - summary.recognised
         coverage.truncated += damage.truncated
         coverage.undecodable += damage.undecodable
-        self._gathering.result.files.append(summary)
-        note = self._gathering.note
-        if self._stacks.threads:
-            self._gathering.stacks.append((summary.file, self._stacks))
+        gathering.result.files.append(summary)
+        gathering.keep_stacks(summary.file, self._stacks)
         if damage.truncated:
-            note(summary.file, "truncated", f"{damage.truncated} lines were too long and cut")
+            gathering.note(summary.file, "truncated", f"{damage.truncated} lines were too long and cut")
         if damage.nul or damage.undecodable:
-            note(summary.file, "damaged", f"{damage.nul} NUL and {damage.undecodable} undecodable characters")
+            text = f"{damage.nul} NUL and {damage.undecodable} undecodable characters"
+            gathering.note(summary.file, "damaged", text)
 
 
 def _spared(row: Pattern, text: str) -> bool:

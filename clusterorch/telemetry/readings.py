@@ -112,7 +112,11 @@ class LimitMark(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A line says where a rank or a device sits."""
+    """A line says where a rank or a device sits, or what else a device is called.
+
+    `pci`, `uuid` and `index` are names of one GPU (or, with `netdev` and `device`, of one link); `port` is the PCIe
+    port above it, or the port above the bus `bus`; `driver` is what drives the device.
+    """
 
     host: str | None = None
     rank: int | None = None
@@ -120,6 +124,14 @@ class Place(NamedTuple):
     pci: str | None = None
     address: str | None = None
     ranks: int | None = None
+    uuid: str | None = None
+    index: int | None = None
+    driver: str | None = None
+    port: str | None = None
+    bus: str | None = None
+    device: str | None = None
+    netdev: str | None = None
+    guid: str | None = None
 
 
 class Finding(NamedTuple):

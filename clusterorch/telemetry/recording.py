@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from clusterorch.telemetry.entities import pci_name, refer, speaker_of
+from clusterorch.telemetry.entities import pci_name, refer, speaker_of, uuid_name
 from clusterorch.telemetry.gathering import Gathering
 from clusterorch.telemetry.readings import EntityRef, LimitMark, PhaseMark, Place, Reading, Sample
 from clusterorch.telemetry.rows import UNITS, Pattern
@@ -13,6 +13,7 @@ from clusterorch.telemetry.rows import UNITS, Pattern
 _MOST_PLACES = 100_000
 _MOST_OCCURRENCES = 10**9
 _LONGEST_HOST = 128
+_DEVICE_PARTS = {"uuid", "index", "driver", "port", "bus", "device", "netdev", "guid"}
 
 
 class Line(NamedTuple):
@@ -138,7 +139,7 @@ class Recorder:
             if row.complaint:
                 self._gathering.complaints.append(reading)
         elif not isinstance(value, str):
-            said_here = {"group": line.context.get("group"), **groups}
+            said_here = {"group": line.context.get("group"), **groups, "pattern": row.name}
             fields = {name: word for name, word in said_here.items() if word is not None}
             self._gathering.samples.append(Sample(about[0], float(value), fields, reading))
 
@@ -161,4 +162,12 @@ def _place(row: Pattern, groups: dict[str, str | None], context: dict[str, str])
         return int(text) if text.isdigit() and len(text) < 10 else None
 
     pci = pci_name(said["pci"] or "") if said.get("pci") else None
-    return Place(said.get("host"), whole("rank"), whole("local"), pci, said.get("address"), whole("ranks"))
+    place = Place(said.get("host"), whole("rank"), whole("local"), pci, said.get("address"), whole("ranks"))
+    if not row.place.keys() & _DEVICE_PARTS:
+        return place
+    port = pci_name(said["port"] or "") if said.get("port") else None
+    return place._replace(
+        host=place.host or context.get("host"), uuid=uuid_name(said.get("uuid") or ""), index=whole("index"), port=port,
+        driver=said.get("driver"), bus=said.get("bus"), device=said.get("device"), netdev=said.get("netdev"),
+        guid=said.get("guid"),
+    )  # fmt: skip

@@ -24,6 +24,11 @@ def _listed(value: Any) -> Any:
 
 
 Words = Annotated[list[str], BeforeValidator(_listed)]
+Dialect = Annotated[str, Field(pattern=r"^[a-z]+:[a-z_]+$", description="what is written, and in whose words")]
+PlacePart = Literal[
+    "host", "rank", "local", "pci", "address", "ranks",
+    "uuid", "index", "driver", "port", "bus", "device", "netdev", "guid",
+]  # fmt: skip
 
 
 class Row(BaseModel):
@@ -56,6 +61,7 @@ class EntityRule(BaseModel):
     local: str | None = None
     pid: str | None = None
     device: str | None = None
+    fixed: int | None = None  # the rank that speaks where a line and its prefix name none: work that rank 0 alone does
 
     def names(self) -> set[str]:
         """The fields it reads."""
@@ -132,8 +138,8 @@ class Pattern(Value):
     known: bool = False
     phase: str | None = None
     limit: LimitRule | None = None
-    place: dict[Literal["host", "rank", "local", "pci", "address", "ranks"], str] = {}
-    section: list[Literal["host", "pci", "device", "index"]] = []
+    place: dict[PlacePart, str] = {}
+    section: list[Literal["host", "pci", "device", "index", "checkpoint", "lspci", "guid"]] = []
     value: str | None = None
     field: str | None = None
     count: str | None = None
@@ -142,7 +148,9 @@ class Pattern(Value):
     complaint: bool = False
     indented_tail: bool = False
     within: str | None = None
+    yields_to: Words = []
     template: str | dict[str, str] | None = None
+    dialect: Dialect | None = None
     example: str
     expect: Expect | list[Expect]
 
@@ -167,7 +175,8 @@ class Pattern(Value):
         if self.value is not None and self.field is not None:
             raise ValueError("give value or field, not both")
         # A line may leave the peer unnamed; the other names come from its prefix or its section.
-        context = {"host", "rank", "local", "pid", "column", "pci", "device", "index", "peer"}
+        context = {"host", "rank", "local", "pid", "column", "pci", "device", "index", "peer", "checkpoint"}
+        context |= {"lspci", "guid"}
         groups = set(linearity.check(self.regex).groupindex)
         read = {self.field, self.count, self.limit.field if self.limit else None, *self.place.values()} - {None}
         read |= self.entity.names() if self.entity else set()
@@ -203,16 +212,34 @@ class Pattern(Value):
 
 
 class Column(Value):
-    """`[[column]]`: a column of nvidia-smi's CSV, under all its names; `*` is any column."""
+    """`[[column]]`: a quantity of a GPU under all its names; `*` is any column.
+
+    Names are those of nvidia-smi's CSV and of DCGM.  `report/...` is a line of its full report below its headings,
+    `table/...` a cell of the table that it prints, `dmon/...` a column of its monitor, `dcgmi/...` of DCGM's.
+
+    Keys:
+        delta: the number counts up; what it rose by is the value.
+        standing_from: a first number of at least this counts as if it had risen from zero.
+        on_change: a number that stands is told once.
+        below: the name of the best that the number could be; the value is 1 where it is less.
+        when: other names and the words (or the least number) that one of them must have for this one to count.
+        label: the label of the metric that holds the value, where the metric itself is not zero.
+    """
 
     columns: list[str] = Field(min_length=1)
-    role: Literal["index", "pci", "known"] | None = None
+    role: Literal["index", "pci", "uuid", "host", "known"] | None = None
     signal: Name | None = None
     measure: Name | None = None
     bits: dict[str, int] = {}
     rest: str | None = None
     of_column: list[str] = []
     delta: bool = False
+    standing_from: float | None = None
+    on_change: bool = False
+    below: list[str] = []
+    when: dict[str, list[str] | float] = {}
+    label: str | None = None
+    offset: float = 0.0
 
     @model_validator(mode="after")
     def _complete(self) -> Column:
@@ -222,11 +249,23 @@ class Column(Value):
 
 
 class Counter(Row):
-    """`[[counter]]`: counters of a network device for one signal; without a signal they are only known."""
+    """`[[counter]]`: counters of a network device for one signal; without a signal they are only known.
+
+    Keys:
+        standing: the signal that a first number of at least `standing_from` shows.
+        unprotected: the signal that a rise on a priority without flow control shows; `#` is the priority.
+    """
 
     counters: list[str] = Field(min_length=1)
     signal: Name | None = None
     template: str | None = None
+    standing: Name | None = None
+    standing_from: int = Field(default=1000, ge=1)
+    unprotected: Name | None = None
+
+    def names(self) -> list[str]:
+        """The names of its counters; `#` stands for each of the eight priorities."""
+        return [name.replace("#", digit) for name in self.counters for digit in ("01234567" if "#" in name else "0")]
 
 
 class Wait(Row):
@@ -256,7 +295,11 @@ class Wrapped(Row):
 class Operator(Row):
     """`[[operator]]`: a relation between lines that shows a signal."""
 
-    kind: Literal["ratio_to_own_baseline", "differs", "minority", "first_of"]
+    kind: Literal[
+        "ratio_to_own_baseline", "differs", "minority", "first_of", "one_of_many", "conflict",
+        "jump_at_load", "undersized", "far_apart",
+        "recorder_behind", "recorder_unstarted", "recorder_differs",
+    ]  # fmt: skip
     signal: Name
     stream: Stream
     measure: Name | None = None
@@ -268,9 +311,43 @@ class Operator(Row):
     majority: str | None = None
     thread: str | None = None
     largest_share: float = Field(default=1 / 3, gt=0, lt=0.5)
+    position: str | None = None  # the measure that says how far a run has come, read from the same line
+    factor: float = Field(default=2.0, gt=0)
+
+
+class Template(Row):
+    """`[[template]]`: a line that a simulator prints for a signal or a measure; it is read by patterns as any other.
+
+    A relation between lines is shown by several: with `members`, every member of the entity's node or job says
+    `others`, and the entity itself `text`.  `file` names the file that it is written to; `once` keeps such files few.
+    """
+
+    signal: Name | None = None
+    measure: Name | None = None
+    stream: Stream
+    text: str
+    value: str | None = None
+    others: str | None = None
+    members: Literal["node", "job"] | None = None
+    within: str | None = None
+    needs: Words = []
+    dialect: Dialect | None = None
+    file: str | None = None
+    once: bool = False
+    scale: float = 1.0
+    transform: Literal["none", "inverse"] = "none"
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Template:
+        if (self.signal is None) == (self.measure is None):
+            raise ValueError("a template prints one of signal, measure")
+        if (self.others is None) != (self.members is None):
+            raise ValueError("members and others come together")
+        return self
 
 
 TABLES: dict[str, type[Row]] = {
+    "template": Template,
     "pattern": Pattern,
     "column": Column,
     "counter": Counter,

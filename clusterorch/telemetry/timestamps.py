@@ -20,11 +20,13 @@ _MONTH = "(?:" + "|".join(_MONTHS) + ")"
 _DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _DAY = "(?:" + "|".join(_DAYS) + ")"
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?"
+_LEVEL = r"^(?:<\d{1,3}>|[a-z]{3,8} {0,4}:[a-z]{2,7} {0,4}: )?"  # as dmesg --raw and --decode put it in front
+_UNIX = 946_684_800  # 2000-01-01 in seconds since 1970
 
 _SHAPES = re.compile(
     "|".join(
         (
-            rf"(?P<date>(?:19|20)\d\d[-/]\d{{1,2}}[-/]\d{{1,2}})[T ,]{{1,2}}(?:- )?(?P<clock>{_CLOCK})"
+            rf"(?P<date>(?:19|20)\d\d[-/]\d{{1,2}}[-/]\d{{1,2}})[T ,_]{{1,2}}(?:- )?(?P<clock>{_CLOCK})"
             r"(?:Z|[+-]\d\d:?\d\d)?",
             rf"(?P<american>\d{{2}}/\d{{2}}/(?:19|20)\d{{2}}),? (?:- )?(?P<american_clock>{_CLOCK})",
             rf"(?:^|(?<=[\[ :\]]))[IWEFD](?P<glog>(?:20\d{{6}}|\d{{3,4}})) (?P<glog_clock>{_CLOCK})",
@@ -32,15 +34,17 @@ _SHAPES = re.compile(
             r"(?P<ctime_year>(?:19|20)\d\d)",
             rf"(?P<syslog>{_MONTH} {{1,2}}\d{{1,2}}) (?P<syslog_clock>{_CLOCK})",
             rf"\[(?P<minute>{_MONTH} {{0,2}}\d{{1,2}} \d{{2}}:\d{{2}})\]",
-            r"^(?:<\d{1,3}>)?\[ *\+(?P<delta>\d{1,9}\.\d{3,9})\]",
-            r"^(?:<\d{1,3}>)?\[ *(?P<boot>\d{1,9}\.\d{3,9})\]",
+            _LEVEL + r"\[ *\+(?P<delta>\d{1,9}\.\d{3,9})\]",
+            _LEVEL + r"\[ *(?P<boot>\d{1,9}\.\d{3,9})\]",
+            r"^(?P<epoch>1[4-9]\d{8}\.\d{3,9})(?= )",
+            r"^ ?(?P<compact>20\d{6}) {1,4}(?P<compact_clock>\d{2}:\d{2}:\d{2})",
             r"(?:^|(?<=[\[ ]))(?P<short>\d{2}-\d{2}) "
             r"(?P<short_clock>\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(?![\d-])",
         )
     )
 )
 # Most lines that tell no time fail here, cheaply.
-_MAY_TELL = re.compile(r"\d:\d\d|^(?:<\d{1,3}>)?\[ *\+?\d")
+_MAY_TELL = re.compile(r"\d:\d\d|^(?:<\d{1,3}>|[a-z]{3,8} {0,4}:[a-z]{2,7} {0,4}: )?\[ *\+?\d|^1[4-9]\d{8}\.\d{3}")
 
 
 class Stamp(NamedTuple):
@@ -70,6 +74,8 @@ def find_stamp(text: str) -> Stamp | None:
         return Stamp(float(found["boot"]), "boot", start, end)
     if found["delta"]:
         return Stamp(float(found["delta"]), "delta", start, end)
+    if found["epoch"]:
+        return Stamp(float(found["epoch"]) - _UNIX, "wall", start, end)
     try:
         year, month, day, clock = _calendar(found)
         seconds = _wall(year or NO_YEAR, month, day, clock)
@@ -93,6 +99,8 @@ def _calendar(found: re.Match[str]) -> tuple[int | None, int, int, str]:
     if found["short"]:
         month, day = found["short"].split("-")
         return None, int(month), int(day), found["short_clock"]
+    if digits := found["compact"]:
+        return int(digits[:4]), int(digits[4:6]), int(digits[6:]), found["compact_clock"]
     if digits := found["glog"]:
         if len(digits) == 8:
             return int(digits[:4]), int(digits[4:6]), int(digits[6:]), found["glog_clock"]

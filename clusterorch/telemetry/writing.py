@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,13 +25,15 @@ from clusterorch.telemetry.printing import Line, Printer
 from clusterorch.telemetry.sheets import counter_lines, sheet
 
 PROTOCOLS = ("complete", "covered", "excerpt")
-_VERBOSITY, _STRANGER = 4, 5  # entities of the noise
+_VERBOSITY, _STRANGER, _DMESG = 4, 5, 11  # entities of the noise
+_DMESG_SHARE = 0.5  # of runs whose kernel lines come from `dmesg -T` and not from the system log
+_SYSLOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} kernel: ", re.MULTILINE)
 
 
 def write_logs(
     model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event],
     folder: str | Path, *, protocol: str = "complete", seed: int = 0, formats: Formats | None = None,
-    force: bool = False,
+    skew: float = 0.0, zones: bool = False, force: bool = False,
 ) -> list[Path]:  # fmt: skip
     """Write the logs of an episode; gives the files, sorted.
 
@@ -43,12 +46,16 @@ def write_logs(
         protocol: one of `PROTOCOLS`.
         seed: of what the writing itself decides: rows, numbers of lines, verbosity.
         formats: rows with templates; those that the model names if None.
+        skew: most seconds by which the clock of a host is wrong.
+        zones: whether hosts keep the time of different zones.
         force: replace files.
 
     Raises:
         OutputExists: a file is there already, and not `force`.
     """
-    printer = Printer(model, formats or load_formats(model.format_files), stream_key(seed, "write", 0, 0))
+    key = stream_key(seed, "write", 0, 0)
+    printer = Printer(model, formats or load_formats(model.format_files), key, skew=skew, zones=zones)
+    printer.settle(values)
     lines = _lines(printer, model, values, published, events)
     chosen = next((p for p in model.spec.protocol if p.name == protocol), None)
     if protocol == "excerpt":
@@ -57,7 +64,8 @@ def write_logs(
         files = {"excerpt.log": [line.text for line in _excerpt(printer, told, stray)]}
     else:
         quiet = _quiet(printer, chosen.info_share if chosen else 1.0) if protocol == "covered" else set()
-        files = _by_file(line for line in lines if line.verbosity != "info" or line.stream not in quiet)
+        told = [line for line in lines if line.verbosity != "info" or line.stream not in quiet]
+        files = _by_file(_as_dmesg(printer, told) if printer.uniform(0, _DMESG, 0) < _DMESG_SHARE else told)
         for host, rows in sheet(printer, model, values).items():
             files[f"{host}/smi.csv"] = rows
     return _write(Path(folder), files, force=force)
@@ -79,6 +87,8 @@ def _lines(
             lines += printer.phase(phase, t * dt, steps[t])
         before = phase
         lines += printer.lines(events[first:last], values[t], steps[t])
+        lines += printer.samples(values[t], (t + 0.5) * dt, steps[t])
+        lines += printer.chatter(t, t * dt, steps[t])
     return sorted(lines, key=lambda line: line.time)
 
 
@@ -104,10 +114,24 @@ def _excerpt(printer: Printer, lines: Sequence[Line], stray: float) -> list[Line
     return sorted(chosen, key=lambda line: line.time)
 
 
+def _as_dmesg(printer: Printer, lines: Sequence[Line]) -> Iterator[Line]:
+    """Kernel lines as people paste them: the prompt says whose they are, the lines only when."""
+    seen: set[str] = set()
+    for line in lines:
+        if line.stream != "kernel" or not _SYSLOG.match(line.text):
+            yield line
+            continue
+        if line.host not in seen:
+            seen.add(line.host)
+            yield line._replace(text=f"root@{line.host}:~# dmesg -T")
+        stamp = printer.clock(line.host, line.time)["ctime"]
+        yield line._replace(text=_SYSLOG.sub(f"[{stamp}] ", line.text))
+
+
 def _by_file(lines: object) -> dict[str, list[str]]:
     files: dict[str, list[str]] = {}
     for line in lines:  # type: ignore[attr-defined]
-        files.setdefault(f"{line.host}/{line.stream}.log", []).append(line.text)
+        files.setdefault(f"{line.host}/{line.file or f'{line.stream}.log'}", []).append(line.text)
     return files
 
 

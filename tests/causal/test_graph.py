@@ -1,6 +1,5 @@
 """The causal graph: what it holds of the reference model, and orders and cycles on small ones."""
 
-import tomllib
 from pathlib import Path
 
 import networkx as nx
@@ -8,6 +7,7 @@ import pytest
 
 from clusterorch.causal import graph as causal
 from clusterorch.errors import InvalidModel
+from clusterorch.models.reading import read_whole
 from clusterorch.models.spec import ModelSpec
 
 REFERENCE = Path(__file__).resolve().parents[2] / "models" / "reference.toml"
@@ -15,7 +15,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "models" / "reference.toml"
 
 @pytest.fixture(scope="module")
 def spec():
-    return ModelSpec.model_validate(tomllib.loads(REFERENCE.read_text(encoding="utf-8")))
+    return ModelSpec.model_validate(read_whole(REFERENCE))
 
 
 @pytest.fixture(scope="module")

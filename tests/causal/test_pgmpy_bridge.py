@@ -12,6 +12,7 @@ from clusterorch.causal import graph as causal
 from clusterorch.causal import pgmpy_bridge as bridge
 from clusterorch.errors import ImpossibleEvidence, OutputExists
 from clusterorch.models.layout import Layout
+from clusterorch.models.reading import read_whole
 from clusterorch.models.spec import ModelSpec
 from tests.reference.draws import Draws
 from tests.reference.walk import Slice, walk_filter
@@ -57,7 +58,7 @@ timer = [{ name = "short", seconds = 10 }, { name = "long", seconds = 25 }]
 @cache
 def quick(name, prior="stationary"):
     """A model in which faults start, and timers run out, within five slices."""
-    declared = tomllib.loads(REFERENCE.read_text(encoding="utf-8")) | {"prior": {"kind": prior}}
+    declared = read_whole(REFERENCE) | {"prior": {"kind": prior}}
     if name == "rare":
         signal = declared["signal"][0] | {"when": []}
         return ModelSpec.model_validate(declared | tomllib.loads(RARE) | {"signal": [signal], "action": []})
@@ -87,6 +88,10 @@ class Case:
         self.draws = Draws(self.spec, LAYOUT, {}, None)
         # Every third seed saves in every slice, so that the copies kept run out.
         phases = self.rng.choice(["save"] if seed % 3 == 0 else ["step", "save", "load"], size=slices)
+        mode, _, root = variant.partition(".")
+        roots = [*self.spec.benign, *(v for m in self.spec.mode if m.name == mode for v in m.variant)]
+        if only := next((v.phases for v in roots if v.name == root and v.phases), None):
+            phases = np.concatenate([self.rng.choice(only, size=2), phases[2:]])
         self.contexts = [(str(p), bool(p == "save" and self.rng.random() < 0.8)) for p in phases]
         self.network = bridge.to_pgmpy(self.spec, LAYOUT, variant, slices, self.contexts)
         self.cards = {cpd.variable: cpd.variable_card for cpd in self.network.get_cpds()}

@@ -24,6 +24,7 @@ from clusterorch.inference.priors import OnsetPrior, uniform_sites
 from clusterorch.inference.transition import predict
 from clusterorch.models.compile import Network
 from clusterorch.models.ground import HEALTHY
+from clusterorch.simulation.plan import WORD
 from clusterorch.simulation.state import State
 
 ERRORS, LEVEL, RANK_BINS, ERROR_BINS = 4.9, 1e-6, 20, 15
@@ -227,7 +228,12 @@ class TrueStates:
         found = np.zeros(len(state.variant), dtype=np.int64)
         for b in np.flatnonzero(state.variant >= 0):
             v = int(state.variant[b])
-            key = (v, int(state.bits[b]), state.stage[b].tobytes(), int(state.poisoned[b]))
+            key = (
+                v,
+                int(state.bits[b, 0]) | int(state.bits[b, 1]) << WORD,
+                state.stage[b].tobytes(),
+                int(state.poisoned[b]),
+            )
             if key not in self.known:
                 self.known[key] = self._configuration(v, key[1], state.stage[b].tolist(), key[3])
             block, c = self.network.blocks[v], self.known[key]

@@ -29,7 +29,7 @@ BROKEN: dict[str, tuple[Edit, str, str, str]] = {
     "a source nobody declared": (
         put("timer", "limit", source="blog 3"),
         "timer(limit).source", "'blog'", "begin with one of its keys"),
-    "two origins": (put("timer", "limit", assumed="guess"), "timer(limit)", "both", "keep one"),
+    "two origins": (put("timer", "limit", assumed="guess"), "timer(limit)", "source and assumed", "keep one"),
     "an empty reason": (
         put("stream", "smi", assumed=" "), "stream(smi).assumed", "empty", "say where"),
     "an origin for the whole file": (

@@ -159,7 +159,7 @@ class Draws:
             mechanism, was = self.mechanism[name], name in state.active
             if mechanism.transient:
                 continue
-            heals = 0.0 if mechanism.heals is None else min(1.0, self.dt / mechanism.heals)
+            heals = 1.0 if mechanism.pulse else min(1.0, self.dt / mechanism.heals) if mechanism.heals else 0.0
             grown = []
             for p, active, stages in worlds:
                 draws = [self.edge_draws(i, e, state, active, phase, age, started=started) for i, e in self.into[name]]

@@ -4,7 +4,12 @@ import io
 
 import pytest
 
+from clusterorch.diagnosis.advice import Advice, Option
+from clusterorch.diagnosis.commands import Command
 from clusterorch.diagnosis.diagnose import Onset, Weight
+from clusterorch.diagnosis.dossier import Dossier
+from clusterorch.diagnosis.settling import Offer, Outcome
+from clusterorch.diagnosis.suspects import Suspect
 from clusterorch.reports.terminal import show_diagnosis
 from clusterorch.reports.wording import Terminal, printable
 from tests.reports.made import (
@@ -43,13 +48,64 @@ def test_the_verdict_comes_first_with_its_mode_in_words():
     assert shown(diagnosis()).splitlines()[0] == ("Diagnosis: network link goes down, or flaps (ib_link_flap, 90.0 %)")
 
 
-def test_every_mode_and_healthy_has_a_bar_as_long_as_it_is_probable():
+def test_every_mode_that_is_worth_a_row_has_a_bar_as_long_as_it_is_probable():
     made = diagnosis(modes(ib_link_flap=0.5, gpu_xid=0.25, healthy=0.125))
     text = shown(made)
-    cells = {mode: row(text, mode).count("█") for mode in made.modes}
+    cells = {mode: row(text, mode).count("█") for mode in ("ib_link_flap", "gpu_xid", "healthy")}
     assert (cells["ib_link_flap"], cells["gpu_xid"], cells["healthy"]) == (10, 5, 2)
     order = [line.split()[0] for line in text.splitlines()[2:7]]
-    assert order == sorted(made.modes, key=lambda mode: (-made.modes[mode], mode))
+    assert order == sorted(made.modes, key=lambda mode: (-made.modes[mode], mode))[:5]
+
+
+def test_modes_that_are_hardly_possible_share_a_row():
+    made = diagnosis(modes(ib_link_flap=0.99))
+    others = len(made.modes) - 5
+    text = shown(made)
+    if others:
+        line = row(text, f"{others} others")
+        ranked = sorted(made.modes, key=lambda mode: (-made.modes[mode], mode))
+        assert f"{100 * sum(made.modes[mode] for mode in ranked[5:]):.1f} %" in line
+        assert not any(text.splitlines()[n].startswith(ranked[5]) for n in range(2, 8))
+    wide = diagnosis(modes())
+    assert all(row(shown(wide), mode) for mode in wide.modes)  # none is rare: all are told
+
+
+def test_what_would_settle_it_and_what_to_do_are_told():
+    command = Command(
+        name="look", title="look at the port", shell="ls", runs_on="one host", shows="now", signals=["s"], streams=["k"]
+    )
+    offer = Offer(
+        command, 0.42, 0.0, [Suspect("n7", 0, 0.9, suspected=True, names={})],
+        [Outcome("port state", "link 1", "yes", 0.75, "ib_link_flap", 0.97, "ib_link_flap", 0.97),
+         Outcome("port state", "link 1", "no", 0.25, "ib_link_flap", 0.2, "gpu_xid", 0.7)],
+    )  # fmt: skip
+    first = Option("isolate_node", "the node leaves", "node n7", "a restart", 0.9, 0.05)
+    second = Option("change_topology", "around it", "node n7", "a slower job", 0.8, 0.15)
+    dossier = Dossier(diagnosis(), [offer], Advice(first, waits=False, options=[first, second], no_failure=0.05))
+    text = shown(dossier)
+    assert "settle   look at the port of n7 (look, 0.42 nats)" in text
+    flat = " ".join(text.split())
+    assert "75.0 % port state, link 1: yes; ib_link_flap then 97.0 %" in flat
+    assert "25.0 % port state, link 1: no; gpu_xid leads, 70.0 %" in flat
+    assert "advice isolate_node, node n7: clears it with 90.0 %; costs a restart" in flat
+    assert "or change_topology, node n7: clears it with 80.0 %; costs a slower job" in flat
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_if_nothing_would_move_it_that_is_said():
+    offer = Offer(
+        Command(name="look", title="look", shell="ls", runs_on="job", shows="now", signals=["s"], streams=["k"]),
+        0.0,
+        0.0,
+        [],
+        [],
+    )
+    waiting = Option("wait", "do nothing", "", "the time", 0.0, 0.1)
+    text = shown(
+        Dossier(diagnosis(modes(healthy=0.9)), [offer], Advice(waiting, waits=True, options=[], no_failure=0.9))
+    )
+    assert "settle   nothing that could be gathered is expected to move this" in text
+    assert "advice   wait: do nothing" in text
 
 
 def test_a_flat_posterior_is_called_undecided_and_looks_flat():

@@ -9,6 +9,7 @@ import pytest
 from clusterorch.probability.noise import causal_uniform
 from clusterorch.simulation import Simulator, simulate
 from clusterorch.simulation.channels import EDGE, MECHANISM, ONSET, SEVERITY, SITE, SLOT
+from clusterorch.simulation.plan import active
 from tests.simulation.worlds import world
 
 FAULT = "gpu_xid.lost_from_bus"
@@ -124,7 +125,7 @@ def test_every_draw_reads_its_documented_channel():
             moved = uniforms(1, EDGE, 2 * e + 1) < plan.advance[e]
             np.testing.assert_array_equal(state.arrived[pending, e] == 1, moved[pending])
     for m, mechanism in enumerate(spec.mechanism):
-        on = (bits >> m & 1 == 1) & (state.left == 0)
-        if mechanism.heals and on.any():
+        on = (active(bits, m) == 1) & (state.left == 0)
+        if mechanism.lasts and on.any():
             healed = uniforms(1, MECHANISM, m) < plan.heals[m]
-            np.testing.assert_array_equal(state.bits[on] >> m & 1 == 0, healed[on])
+            np.testing.assert_array_equal(active(state.bits[on], m) == 0, healed[on])

@@ -4,6 +4,7 @@ import pytest
 from clusterorch.causal.slices import DOWN, HALTED, MOVING
 from clusterorch.models.spec import PHASES
 from clusterorch.simulation import Simulator, simulate
+from clusterorch.simulation.plan import active
 from tests.simulation.worlds import quick, run, with_effect, world
 
 LAUNCH, INIT, LOAD, STEP, EVAL, SAVE, STOP, QUEUED = range(len(PHASES))
@@ -134,13 +135,13 @@ def test_actions_clear_with_the_probability_of_the_first_row_that_matches(fault,
 def test_a_poisoned_copy_keeps_the_fault_through_a_restart():
     model = quick()
     poison = next(m for m in model.spec.mechanism if m.effect == "poison")
-    bit = 1 << [m.name for m in model.spec.mechanism].index(poison.name)
+    bit = [m.name for m in model.spec.mechanism].index(poison.name)
     simulator = calm(model, 2000, fault="nan_injection.overflow_forever", at=0)
     run(simulator, 7)
     assert (simulator.state.poisoned == 1).all()
     simulator.step(("restart_rank", 0))
     assert (simulator.state.variant >= 0).all()
-    assert (simulator.state.bits & bit != 0).all()
+    assert active(simulator.state.bits, bit).all()
     assert (simulator.state.poisoned == 1).all()
     simulator.step(("roll_back", 1))
     gone = simulator.state.variant < 0

@@ -65,3 +65,90 @@ def test_a_host_seen_elsewhere_is_preferred_to_the_look_of_the_name(tmp_path):
 
 def test_a_name_without_a_host_gives_none(tmp_path):
     assert minority(dump(COLLECTIVE, COLLECTIVE, LOADER), tmp_path, "stacks.txt")[0] == ["pid 7002"]
+
+
+NATIVE = (
+    "    pthread_cond_wait@@GLIBC_2.3.2 (libpthread-2.31.so)\n"
+    "    c10d::TCPStore::wait(std::string const&, long) (libtorch_cpu.so)\n"
+    "    all_reduce (torch/distributed/distributed_c10d.py:2806)\n"
+    "        Arguments:\n            tensor: <Tensor at 0x7f>\n"
+    "    main (train.py:12)\n    <module> (train.py:40)\n"
+)
+
+
+def test_native_frames_and_locals_are_read(tmp_path):
+    found, result = minority(dump(NATIVE, NATIVE, LOADER, NATIVE), tmp_path)
+    assert found == ["pid 7002 on gx-48"]
+    assert result.coverage.unrecognised == 0
+
+
+def fault(*frames, thread="0x00007f3a1c0b4740", head="Thread"):
+    lines = "".join(f'  File "{file}", line {at + 10} in {function}\n' for at, (function, file) in enumerate(frames))
+    return f"{head} {thread} (most recent call first):\n{lines}\n"
+
+
+WAITS = (("all_reduce", "/opt/torch/distributed/distributed_c10d.py"), ("step", "/w/t.py"), ("<module>", "/w/t.py"))
+LOADS = (
+    ("get", "/usr/lib/python3.10/queue.py"),
+    ("_next_data", "/opt/torch/utils/data/dataloader.py"),
+    ("<module>", "/w/t.py"),
+)
+HELPER = (("wait", "/usr/lib/python3.10/threading.py"), ("_bootstrap", "/usr/lib/python3.10/threading.py"))
+
+
+def test_dumps_of_faulthandler_one_rank_a_file(tmp_path):
+    for rank, frames in enumerate([WAITS, LOADS, WAITS, WAITS]):
+        text = f"Timeout (0:10:00)!\n{fault(*HELPER)}{fault(*frames, thread='0x00007f3a1c0b5000')}"
+        (tmp_path / f"faulthandler_rank{rank}.txt").write_text(text)
+    result = read_paths([tmp_path], FORMATS)
+    assert [str(r.entity) for r in result.readings if r.signal == "stack_minority"] == ["rank 1"]
+
+
+def test_dumps_of_faulthandler_under_a_launchers_prefix(tmp_path):
+    text = ""
+    for rank, frames in enumerate([WAITS, WAITS, WAITS, LOADS]):
+        dumped = "Fatal Python error: Aborted\n\n" + fault(*frames, head="Current thread")
+        text += "".join(f"[rank{rank}]: {line}\n" if line else "\n" for line in dumped.splitlines())
+    (tmp_path / "all.log").write_text(text)
+    result = read_paths([tmp_path], FORMATS)
+    assert [str(r.entity) for r in result.readings if r.signal == "stack_minority"] == ["rank 3"]
+
+
+def backtrace(pid, *frames):
+    lines = "".join(
+        f"#{at}  0x00007f12 in {function} () from /usr/lib/{file}\n" for at, (function, file) in enumerate(frames)
+    )
+    return f'Thread 1 (Thread 0x7f12 (LWP {pid}) "python"):\n{lines}\n'
+
+
+def test_backtraces_of_gdb(tmp_path):
+    stuck = (("sched_yield", "libc.so.6"), ("ncclGroupEnd", "libnccl.so.2"), ("main", "python3"))
+    elsewhere = (("__libc_pwrite64", "libpthread.so.0"), ("_PyEval_EvalFrameDefault", "python3"), ("main", "python3"))
+    text = backtrace(411, *stuck) + backtrace(412, *stuck) + backtrace(413, *elsewhere) + backtrace(414, *stuck)
+    found, result = minority(text, tmp_path, "gdb-gx-48.txt")
+    assert found == ["pid 413 on gx-48"]
+    assert "io" in next(r for r in result.readings if r.signal == "stack_minority").text
+
+
+def test_one_process_a_file_over_several_hosts(tmp_path):
+    for number, stack in enumerate([COLLECTIVE, COLLECTIVE, LOADER, COLLECTIVE, COLLECTIVE]):
+        text = f"Process {500 + number}: python train.py\nPython v3.11.4 (/usr/bin/python3.11)\n\n{dump(stack)}"
+        (tmp_path / f"pyspy-qh{number}.log").write_text(text)
+    result = read_paths([tmp_path], FORMATS)
+    assert [str(r.entity) for r in result.readings if r.signal == "stack_minority"] == ["pid 502 on qh2"]
+
+
+DEVICE = "    synchronize (torch/cuda/__init__.py:688)\n    train_step (train.py:80)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        dump(COLLECTIVE, COLLECTIVE, COLLECTIVE, DEVICE),
+        dump(DEVICE, DEVICE, DEVICE, LOADER),
+        dump(UNKNOWN, UNKNOWN, UNKNOWN, COLLECTIVE),
+    ],
+    ids=["who waits for the device waits with the others", "nobody stands in a collective", "the one in it is the few"],
+)
+def test_stacks_that_single_nobody_out(text, tmp_path):
+    assert not minority(text, tmp_path)[0]
