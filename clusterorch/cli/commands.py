@@ -69,7 +69,7 @@ class Diagnose:
 
         def told(ingested: Ingested) -> Dossier:
             found = diagnose(model, ingested, protocol=self.protocol)
-            return open_dossier(found, commands, self.paths, top=self.top)
+            return open_dossier(found, commands, self.paths, top=self.top, protocol=self.protocol)
 
         if self.follow:
             from clusterorch.cli.following import show_following

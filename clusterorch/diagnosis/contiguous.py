@@ -79,9 +79,26 @@ def lay_out(
         if at < count and reading.signal in index:
             grouped[at].append(reading)
     _fill_silence(network, universe, timed, values, streams, first)
+    grouped = _slipped(network, grouped)
     for at, group in enumerate(grouped):
         _fill_readings(network, universe, group, values[at], index, streams)
     return Laid(values, _phases(marks, first, dt, count), grouped, streams)
+
+
+def _slipped(network: Network, grouped: list[list[Reading]]) -> list[list[Reading]]:
+    """Slices that begin with what happened in them.
+
+    A job that steps and dies within one slice is down in it.  Where borders lie in a log is for us to say: what is
+    merely sampled or informational and comes before the first line of trouble belongs to the slice before.
+    """
+    everyday = {s.name for s in network.spec.signal if s.verbosity == "info" or not s.lines}
+    slipped: list[list[Reading]] = [list(group) for group in grouped]
+    for at in range(1, len(slipped)):
+        first = next((i for i, r in enumerate(slipped[at]) if r.signal not in everyday), None)
+        if first:
+            slipped[at - 1].extend(slipped[at][:first])
+            del slipped[at][:first]
+    return slipped
 
 
 def _fill_silence(

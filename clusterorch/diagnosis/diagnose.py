@@ -158,13 +158,13 @@ def _runs(
 def _mixture(runs: Iterator[_Run]) -> tuple[np.ndarray, _Run]:
     """Beliefs averaged by their evidence, and the run with most of it; the others are let go of."""
     best = next(runs)
-    mixed, total = best.filter.belief, 1.0  # in units of the best evidence so far
+    mixed, total = best.filter.posterior().vector, 1.0  # in units of the best evidence so far
     for run in runs:
         ratio = float(np.exp(-abs(run.log_evidence - best.log_evidence)))
         if run.log_evidence > best.log_evidence:
-            best, mixed, total = run, ratio * mixed + run.filter.belief, ratio * total + 1.0
+            best, mixed, total = run, ratio * mixed + run.filter.posterior().vector, ratio * total + 1.0
         else:
-            mixed, total = mixed + ratio * run.filter.belief, total + ratio
+            mixed, total = mixed + ratio * run.filter.posterior().vector, total + ratio
     return mixed / total, best
 
 

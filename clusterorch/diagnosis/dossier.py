@@ -10,6 +10,7 @@ from clusterorch.diagnosis.advice import Advice, Option, advise
 from clusterorch.diagnosis.commands import Command
 from clusterorch.diagnosis.contexts import Context, contexts_of
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, ranked_weights
+from clusterorch.diagnosis.incidents import Incidents, ends, two_incidents
 from clusterorch.diagnosis.settling import Offer, settle
 
 DECIDED = 0.5  # below this no verdict is stated
@@ -18,12 +19,16 @@ HEALTHY_CODE, FAULT_CODE, UNDECIDED_CODE = 0, 1, 3
 
 @dataclass(frozen=True)
 class Dossier:
-    """A diagnosis; commands by what they are expected to tell; the advised action; lines among their neighbours."""
+    """A diagnosis; commands by what they are expected to tell; the advised action; lines among their neighbours.
+
+    `incidents`: where the logs more probably hold two failures than one.
+    """
 
     diagnosis: Diagnosis
     offers: list[Offer] = field(default_factory=list)
     advice: Advice | None = None
     contexts: list[Context] = field(default_factory=list)
+    incidents: Incidents | None = None
 
     @property
     def decided(self) -> bool:
@@ -39,8 +44,9 @@ class Dossier:
 
 
 def open_dossier(
-    diagnosis: Diagnosis, commands: Sequence[Command], paths: Sequence[Path] = (), *, top: int = 5
-) -> Dossier:
+    diagnosis: Diagnosis, commands: Sequence[Command], paths: Sequence[Path] = (), *, top: int = 5,
+    protocol: str = "auto",
+) -> Dossier:  # fmt: skip
     """Everything that follows from a diagnosis.
 
     Args:
@@ -48,21 +54,40 @@ def open_dossier(
         commands: those that could be run, from `load_commands`.
         paths: what was read, to read the lines around the strongest ones again.
         top: how many lines for the leading mode, and how many against it, are shown among their neighbours.
+        protocol: under which the diagnosis was made.
     """
     leading, ranked = diagnosis.leading, ranked_weights(diagnosis)
     strongest = [w.reading for w in ranked if w.change[leading] > 0.0][:top]
     strongest += [w.reading for w in ranked if w.change[leading] < 0.0][:top]
     contexts = contexts_of(strongest, list(paths))
-    return Dossier(diagnosis, settle(diagnosis, commands), advise(diagnosis), contexts)
+    incidents = two_incidents(diagnosis, protocol="auto" if protocol == "covered" else protocol)
+    return Dossier(diagnosis, settle(diagnosis, commands), advise(diagnosis), contexts, incidents)
 
 
 def follow_ups(dossier: Dossier) -> dict[str, object]:
-    """The keys `settle`, `advice` and `contexts` of schema `clusterorch.diagnosis/1`."""
+    """The keys `settle`, `advice`, `contexts` and `incidents` of schema `clusterorch.diagnosis/1`."""
     return {
         "settle": [_offer(offer) for offer in dossier.offers],
         "advice": None if dossier.advice is None else _advice(dossier.advice),
         "contexts": [_context(context) for context in dossier.contexts],
+        "incidents": None if dossier.incidents is None else _incidents(dossier.incidents),
     }
+
+
+def _incidents(found: Incidents) -> dict[str, object]:
+    return {
+        "probability": found.probability,
+        "parts": [
+            {
+                "leading": part.leading, "probability": part.modes[part.leading], "modes": part.modes,
+                "site": part.sites[0][1] if part.sites else None,
+                "from": {"file": first.file, "line": first.line, "time": first.time},
+                "to": {"file": last.file, "line": last.line, "time": last.time},
+            }
+            for part in (found.first, found.second)
+            for first, last in (ends(part),)
+        ],
+    }  # fmt: skip
 
 
 def _offer(offer: Offer) -> dict[str, object]:

@@ -15,12 +15,14 @@ from clusterorch.inference.excerpts import Excerpts, Shown
 from clusterorch.inference.filtering import NO_SOFT, Filter, SliceEvidence
 from clusterorch.inference.plan import NO_CLASS, Plan
 from clusterorch.inference.priors import incident_prior
+from clusterorch.inference.restarts import Restarts, condition
 from clusterorch.inference.smoothing import backward_smooth
 from clusterorch.models.compile import Network
 from clusterorch.models.spec import Protocol
 from clusterorch.telemetry.readings import Reading
 
 MOST_WEIGHED = 400
+_GONE = 0.05  # share of the faults that are over from which on the onset is told by the filter
 Marked = tuple[Reading, np.ndarray]  # a reading, and its log ratio by pattern and site
 Change = tuple[Reading, dict[str, float], dict[str, float]]  # a reading, the modes before it and after it
 
@@ -52,19 +54,56 @@ def run_laid(
         for values, phase, marked in zip(laid.values, laid.phases, marks, strict=True)
     ]
     f = Filter(network, prior=prior, site_weights=weights, strict=False, plan=plan)
-    beliefs, changes = [], []
+    job = _Restarted(f)
+    beliefs, changes, filtered = [], [], []
     for t, one in enumerate(evidence):
         if t >= before and len(changes) < MOST_WEIGHED:
-            changes.extend(_weigh(f, one, laid, t - before, universe, marks[t - before]))
-        f.step(one)
+            changes.extend(_weigh(job, one, laid, t - before, universe, marks[t - before]))
+        job.step(one, logged=t >= before)
         if t >= before:
-            beliefs.append(f.posterior().modes)
+            beliefs.append(job.posterior().modes)
+            filtered.append(1.0 - job.posterior().empty)
+    final = job.posterior()
+    if job.over.sum() > _GONE * (1.0 - final.empty):
+        # The smoother knows no restarts; where one decides, the filter's word on the beginning stands.
+        return LaidRun(beliefs, final, changes, filtered, len(f.set_aside))
     started = [
         1.0 - belief.empty
         for t, belief in backward_smooth(network, _possible(evidence, f), prior=prior, site_weights=weights)
         if t >= before
     ]
-    return LaidRun(beliefs, f.posterior(), changes, started[::-1], len(f.set_aside))
+    return LaidRun(beliefs, final, changes, started[::-1], len(f.set_aside))
+
+
+class _Restarted:
+    """A filter beside which faults are kept that a restart has ended."""
+
+    def __init__(self, f: Filter) -> None:
+        self.filter, self.restarts = f, Restarts(f.network)
+        self.over = np.zeros(f.network.states)
+
+    def step(self, one: SliceEvidence, *, logged: bool = True) -> None:
+        """One slice; before the logs begin nothing restarts."""
+        f = self.filter
+        if logged:
+            here = 1.0 - float(self.over.sum())
+            belief, self.over = self.restarts.pass_slice(here * f.belief[0], self.over, one.phase)
+            if (mass := float(belief.sum())) > 0.0:
+                f.belief[0] = belief / mass
+        aside = len(f.set_aside)
+        result = float(f.step(one)[0])
+        if not self.over.any():
+            return
+        ratio = result - float(f.base[0])
+        if len(f.set_aside) > aside:  # what no fault at work explains, one that is over does
+            f.set_aside.pop()
+            ratio = -np.inf
+        _, self.over, _ = condition(f.belief[0], self.over, ratio)
+
+    def posterior(self) -> Belief:
+        """The belief, faults that are over included."""
+        f = self.filter
+        return Belief(f.network, (1.0 - float(self.over.sum())) * f.belief[0] + self.over)
 
 
 def _possible(evidence: list[SliceEvidence], f: Filter) -> list[SliceEvidence]:
@@ -103,8 +142,11 @@ def _soft(network: Network, plan: Plan, phase: int, marked: list[Marked]) -> np.
     return soft
 
 
-def _weigh(f: Filter, one: SliceEvidence, laid: Laid, t: int, universe: Universe, marked: list[Marked]) -> list[Change]:
+def _weigh(
+    job: _Restarted, one: SliceEvidence, laid: Laid, t: int, universe: Universe, marked: list[Marked]
+) -> list[Change]:
     """What each reading of a slice did, added one by one to the silence of the others."""
+    f = job.filter
     network = f.network
     index = {signal.name: s for s, signal in enumerate(network.spec.signal)}
     news: dict[int, Reading] = {}
@@ -115,12 +157,16 @@ def _weigh(f: Filter, one: SliceEvidence, laid: Laid, t: int, universe: Universe
             news.setdefault(int(network.signal_offset[index[reading.signal]]) + entity, reading)
     if not news and not marked:
         return []
-    kept = f.belief.copy(), f.last.copy(), f.gap.copy(), f.time, list(f.set_aside)
+    kept = f.belief.copy(), f.last.copy(), f.gap.copy(), f.time, list(f.set_aside), job.over
 
     def modes(values: np.ndarray, marks: int) -> dict[str, float]:
+        restore()
+        job.step(replace(one, values=values, soft=_soft(network, f.plan, one.phase, marked[:marks])))
+        return job.posterior().modes
+
+    def restore() -> None:
         f.belief[:], f.last[:], f.gap[:], f.time = kept[:4]
-        f.step(replace(one, values=values, soft=_soft(network, f.plan, one.phase, marked[:marks])))
-        return f.posterior().modes
+        f.set_aside[:], job.over = kept[4], kept[5]
 
     seen = one.values.copy()
     seen[list(news)] = np.nan
@@ -134,8 +180,7 @@ def _weigh(f: Filter, one: SliceEvidence, laid: Laid, t: int, universe: Universe
         later = modes(seen, number)
         found.append((reading, now, later))
         now = later
-    f.belief[:], f.last[:], f.gap[:], f.time = kept[:4]
-    f.set_aside[:] = kept[4]
+    restore()
     return found
 
 

@@ -24,6 +24,7 @@ from clusterorch.telemetry.prefixes import peel
 from clusterorch.telemetry.readings import PhaseMark, Reading
 from clusterorch.telemetry.timestamps import find_stamp
 
+_LEAST_SECONDS = 0.5  # between two lines whose clock tells the same time
 MOST_ALIGNMENTS = 6
 _COMPARED = 256  # characters of a line by which a copy of it is told
 
@@ -151,13 +152,14 @@ def thinned(order: Sequence[Reading], network: Network, most: int) -> list[Readi
     return [reading for i, reading in enumerate(order) if i not in dropped]
 
 
-def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> int | None:
+def _gap(previous: Reading | None, reading: Reading, slice_seconds: float) -> float | None:
+    """Slices between two lines of one clock, with the part of a slice that is left; None if not known."""
     if previous is None:
-        return 1  # the slice of the first line may be the one in which it began
+        return 1.0  # the slice of the first line may be the one in which it began
     same_clock = previous.clock == reading.clock != "none"
     if same_clock and previous.time is not None and reading.time is not None:
-        # Clocks count from far away: a difference is good to about a microsecond.
-        return max(0, int(round(reading.time - previous.time, 5) // slice_seconds))
+        # Clocks count from far away, and most tell whole seconds only.
+        return max(_LEAST_SECONDS, round(reading.time - previous.time, 5)) / slice_seconds
     return None
 
 

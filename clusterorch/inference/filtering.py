@@ -125,6 +125,7 @@ class Filter:
         self.strict = strict
         self.time = 0
         self.set_aside: list[tuple[int, int]] = []
+        self.base = np.zeros(batch)  # log p(evidence of the last slice | empty slot)
         self.belief = np.zeros((batch, network.states))
         self.belief[:, 0] = 1.0
         self.last = np.zeros((batch, network.width))
@@ -176,6 +177,7 @@ class Filter:
         base = likelihood_ratios(
             self.plan, view_of(one.phase, one.job_class), one.values, self.last[b], self.gap[b], self._scratch
         )
+        self.base[b] = base
         ratio = update(
             self.plan,
             one.phase,

@@ -14,6 +14,7 @@ from clusterorch.inference.excerpts import Excerpts, Mark, Shown
 from clusterorch.inference.filtering import NO_SOFT, likelihood_ratios, make_scratch
 from clusterorch.inference.plan import MOST_GAP, Plan, make_plan
 from clusterorch.inference.priors import STEP, benign_mix, by_phase, incident_mix, uniform_sites
+from clusterorch.inference.restarts import Restarts, condition
 from clusterorch.inference.transition import NO_CLASS, predict, update
 from clusterorch.models.compile import Network
 from clusterorch.models.spec import Protocol
@@ -26,10 +27,13 @@ MOST_KNOWN_GAP = 480
 class Item:
     """One thing that an excerpt shows: a mark or some values, after a gap in slices (None: unknown).
 
+    Where slices begin is not known of a log, so a gap need not be whole: of 0.2 it crosses a border with
+    probability 0.2.
+
     `phase` is that of the job as far as the logs tell; None: they do not, and the job is taken to step.
     """
 
-    gap: int | None
+    gap: float | None
     mark: Mark | None = None
     values: np.ndarray | None = None
     phase: int | None = STEP
@@ -63,6 +67,7 @@ class _Step:
     log_ratio: float
     patterns: np.ndarray
     phase: int
+    over: np.ndarray
 
 
 @dataclass
@@ -95,13 +100,16 @@ class MarkFilter:
         healthy = 0.12 if prior.healthy is None else prior.healthy
         share = (1.0 - healthy) * incident_mix(self.network, prior.uniform_share)
         share = share + 0.5 * healthy * benign_mix(self.network)
-        # Lines are pasted from the first sign on, and a sign may come minutes after its cause.
-        early = prior.before_first_line if self.protocol.before_first_line is None else self.protocol.before_first_line
         total = float(share.sum())
-        preroll = timer_slices(prior.preroll_seconds, self.network.spec.model.slice_seconds) if early else 0
+        seconds, dt = prior.preroll_seconds, self.network.spec.model.slice_seconds
+        preroll = timer_slices(seconds, dt) if seconds else 0
+        # A paste begins where somebody chose to; unless the protocol says otherwise, all slices are alike to the fault.
+        early = self.protocol.before_first_line
+        early = preroll / (preroll + max(self.span, 1)) if early is None else early
         # Row -1 is for logs that do not tell the phase.
         self._mix = np.vstack([by_phase(self.network, share), share]) / total
         self.hazard = 1.0 - ((1.0 - total) / (1.0 - early * total)) ** (1.0 / max(self.span, 1))
+        self.restarts = Restarts(self.network)
         self._preroll = preroll, 1.0 - (1.0 - early * total) ** (1.0 / max(preroll, 1))
         self.reset()
 
@@ -114,6 +122,7 @@ class MarkFilter:
         """Start from an empty slot; the slices before the first line are run when its phase is known."""
         self.belief = np.zeros(self.network.states)
         self.belief[0] = 1.0
+        self.over = np.zeros(self.network.states)
         self.shown = Shown()
         self.last = np.zeros(self.network.width)
         self.gap = np.zeros(self.network.width, dtype=np.int64)
@@ -135,21 +144,37 @@ class MarkFilter:
         predict(self.plan, _at(phase), 0, False, onset, self.weights, belief, after)
         return after
 
-    def advance(self, gap: int | None, phase: int | None = STEP) -> None:
+    def _pass(self, belief: np.ndarray, over: np.ndarray, phase: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """One slice between two lines, in which a job that is down may be started again."""
+        mass = float(belief.sum())
+        if mass <= 0.0:
+            return belief, over
+        # A belief is predicted whole; what is over keeps its share.
+        after = mass * self._predict(belief / mass, phase, self.hazard)
+        return self.restarts.pass_slice(after, over, _at(phase))
+
+    def advance(self, gap: float | None, phase: int | None = STEP) -> None:
         """Let a known or an unknown number of slices pass, all in the phase of what comes next."""
         if not self._begun:
             self._run_up(phase)
         if gap is not None:
-            for _ in range(min(gap, MOST_KNOWN_GAP)):
-                self.belief = self._predict(self.belief, phase, self.hazard)
-            passed = gap
+            whole, part = _whole(gap)
+            for _ in range(whole):
+                self.belief, self.over = self._pass(self.belief, self.over, phase)
+            if part > 0.0:
+                moved, gone = self._pass(self.belief, self.over, phase)
+                self.belief = (1.0 - part) * self.belief + part * moved
+                self.over = (1.0 - part) * self.over + part * gone
+            passed = round(gap)
         else:
             passed = round(self.protocol.gap_slices)
-            moving, total = self.belief, self.gaps[0] * self.belief
+            moving, over = self.belief, self.over
+            total, gone = self.gaps[0] * moving, self.gaps[0] * over
             for p in self.gaps[1:]:
-                moving = self._predict(moving, phase, self.hazard)
-                total += p * moving
-            self.belief = total / total.sum()
+                moving, over = self._pass(moving, over, phase)
+                total, gone = total + p * moving, gone + p * over
+            whole = float(total.sum() + gone.sum())
+            self.belief, self.over = total / whole, gone / whole
         # The likelihoods leave the gaps as they are a slice later; here the slices are counted by themselves.
         self.gap = np.where(self.gap > 0, np.clip(self.gap + passed - self._counted, 1, MOST_GAP - 1), 0)
         self._counted = 0
@@ -166,13 +191,18 @@ class MarkFilter:
         if item.mark is not None:
             patterns = patterns + self.excerpts.ratios(item.mark, phase, self.shown)
         before, belief = self.belief, np.empty_like(self.belief)
-        ratio = update(self.plan, phase, NO_CLASS, patterns, NO_SOFT, self._scratch[5], before, belief)
-        if not ratio > -np.inf:
+        told = Belief(self.network, before + self.over).modes
+        here = 1.0 - float(self.over.sum())
+        ratio = update(self.plan, phase, NO_CLASS, patterns, NO_SOFT, self._scratch[5], before / here, belief)
+        if not ratio > -np.inf and here >= 1.0:
             raise ImpossibleEvidence(f"item {len(self.steps)}: no believed state shows it")
-        self.belief = belief
+        belief = belief if ratio > -np.inf else np.zeros_like(belief)
+        self.belief, self.over, ratio = condition(belief, self.over, ratio)
         self.log_evidence += ratio
-        modes = Belief(self.network, before).modes, Belief(self.network, belief).modes
-        self.steps.append(_Step(*modes, belief, ratio, patterns, phase))
+        whole = self.belief + self.over
+        self.steps.append(
+            _Step(told, Belief(self.network, whole).modes, self.belief, ratio, patterns, phase, self.over)
+        )
         return ratio
 
     def run(self, items: Sequence[Item]) -> float:
@@ -183,40 +213,52 @@ class MarkFilter:
 
     def posterior(self) -> Belief:
         """The belief after the last item."""
-        return Belief(self.network, self.belief)
+        return Belief(self.network, self.belief + self.over)
 
     def started_by(self, items: Sequence[Item]) -> np.ndarray:
         """[items] probability, given all items, that the fault had started when each was printed."""
-        future = np.ones(self.network.states)
+        future, gone = np.ones(self.network.states), 1.0  # what is over explains all as the empty slot does
         result = np.empty(len(items))
         for i in reversed(range(len(items))):
             step = self.steps[i]
             smoothed = step.after * future
-            result[i] = 1.0 - smoothed[0] / smoothed.sum()
+            result[i] = 1.0 - smoothed[0] / (smoothed.sum() + gone * step.over.sum())
             weighed = np.empty_like(future)
             likelihood = np.empty_like(future)
             log_likelihoods(self.plan, step.phase, NO_CLASS, step.patterns, NO_SOFT, likelihood)
             weigh_future(likelihood, future, weighed)
-            future = self._retreat(items[i].gap, items[i].phase, weighed)
+            # The empty slot's likelihood is the unit, so its entry tells by what all was scaled.
+            gone *= weighed[0] / future[0] if future[0] > 0.0 else 0.0
+            future, gone = self._retreat(items[i].gap, items[i].phase, weighed, gone)
         return result
 
-    def _retreat(self, gap: int | None, phase: int | None, future: np.ndarray) -> np.ndarray:
+    def _retreat(self, gap: int | None, phase: int | None, future: np.ndarray, gone: float) -> tuple[np.ndarray, float]:
         onset = self.hazard * self._mix[-1 if phase is None else phase]
 
         def back(values: np.ndarray) -> np.ndarray:
+            values = self.restarts.retreat_slice(values, gone, _at(phase))
             before = np.empty_like(values)
             retreat(self.plan, _at(phase), 0, False, onset, self.weights, values, before)
             return before
 
         if gap is not None:
-            for _ in range(min(gap, MOST_KNOWN_GAP)):
+            whole, part = _whole(gap)
+            if part > 0.0:
+                future = (1.0 - part) * future + part * back(future)
+            for _ in range(whole):
                 future = back(future)
-            return future / future.max()
+            return future / future.max(), gone / float(future.max())
         moving, total = future, self.gaps[0] * future
         for p in self.gaps[1:]:
             moving = back(moving)
             total = total + p * moving
-        return total / total.max()
+        return total / total.max(), gone / float(total.max())
+
+
+def _whole(gap: float) -> tuple[int, float]:
+    """Whole slices of a known gap, and the chance of one more."""
+    whole = min(int(gap), MOST_KNOWN_GAP)
+    return whole, gap - int(gap) if whole < MOST_KNOWN_GAP else 0.0
 
 
 def _at(phase: int | None) -> int:

@@ -353,6 +353,9 @@ class Prior(Declared):
     uniform_share: Probability = 0.0
     before_first_line: Probability = 0.0
     phase_shares: PhaseShares | None = None
+    second_incident: Probability = 0.0
+    restart_seconds: Positive | None = None
+    restart_clears: Probability = 0.0
     preroll_seconds: NonNegative = 0.0
 
 

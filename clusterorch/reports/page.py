@@ -10,6 +10,7 @@ from clusterorch.diagnosis.advice import Option
 from clusterorch.diagnosis.contexts import Context
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, Weight, ranked_weights
 from clusterorch.diagnosis.dossier import Dossier
+from clusterorch.diagnosis.incidents import ends
 from clusterorch.diagnosis.settling import Offer
 from clusterorch.reports.cascade import cascade, leading_variant
 from clusterorch.reports.markup import bar, facts, folded, paragraph, safe, section, table
@@ -36,6 +37,7 @@ def page(dossier: Dossier, *, top: int = 5) -> str:
         part
         for part in (
             _head(dossier),
+            section("Two incidents", _two(dossier), key="incidents"),
             section("What happened", _modes(diagnosis), key="modes"),
             section("Since when, where, and what shouts", _facts(dossier), key="facts"),
             section("How the evidence moved the diagnosis", ribbon(diagnosis), key="ribbon"),
@@ -73,6 +75,20 @@ def _head(dossier: Dossier) -> str:
         words = f"{how_sure(p).capitalize()}: {title}"
         said = f"{leading}, {percent(p)}, after {len(diagnosis.weights)} telling lines."
     return f'<header>\n<h1 class="{kind}">{safe(words)}</h1>\n{paragraph(safe(said), kind="dim")}\n</header>'
+
+
+def _two(dossier: Dossier) -> str:
+    """The two failures, where the logs hold two."""
+    if dossier.incidents is None:
+        return ""
+    rows = []
+    for name, part in (("first", dossier.incidents.first), ("then", dossier.incidents.second)):
+        first, last = ends(part)
+        place = f", {part.sites[0][1]}" if part.sites else ""
+        span = f"{where(first)} ({when(first)}) to {where(last)}"
+        rows.append((name, [safe(verdict(part) + place), safe(span)]))
+    said = f"{percent(dossier.incidents.probability)} that these are two and not one. Below, all is taken for one."
+    return paragraph(safe(said), kind="dim") + facts(rows)
 
 
 def _modes(diagnosis: Diagnosis) -> str:

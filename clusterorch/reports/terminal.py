@@ -12,6 +12,7 @@ from rich.text import Text
 from clusterorch.diagnosis.advice import Advice
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, Weight, ranked_weights
 from clusterorch.diagnosis.dossier import DECIDED, Dossier
+from clusterorch.diagnosis.incidents import Incidents, ends
 from clusterorch.diagnosis.settling import Offer
 from clusterorch.models import Model
 from clusterorch.reports.wording import bar, is_plain, percent, printable, says, when, where
@@ -34,6 +35,8 @@ def show_diagnosis(told: Diagnosis | Dossier, console: Console, *, top: int = 5)
     dossier = told if isinstance(told, Dossier) else Dossier(told)
     diagnosis = dossier.diagnosis
     console.print(_title(diagnosis))
+    if dossier.incidents is not None:
+        console.print(_two(dossier.incidents))
     console.print()
     console.print(_modes(diagnosis, console))
     console.print()
@@ -70,6 +73,19 @@ def _title(diagnosis: Diagnosis) -> Text:
     decided = diagnosis.weights and diagnosis.modes[diagnosis.leading] >= DECIDED
     colour = "yellow" if not decided else "green" if diagnosis.leading == HEALTHY else "red"
     return text.append(verdict(diagnosis), style=f"bold {colour}")
+
+
+def _two(incidents: Incidents) -> Table:
+    """The two failures, where the logs hold two; what follows below is about the whole."""
+    table = _grid(_LABEL)
+    words = f"{percent(incidents.probability)} that these are two incidents, and not one; below, all is taken for one"
+    table.add_row(Text("Note", style="bold yellow"), Text(words))
+    for name, part in (("first", incidents.first), ("then", incidents.second)):
+        first, last = ends(part)
+        place = f", {printable(part.sites[0][1])}" if part.sites else ""
+        span = f"{where(first)} ({when(first)}) to {where(last)}"
+        table.add_row(name, Text(f"{verdict(part)}{place}").append(f"\n{span}", style="dim"))
+    return table
 
 
 def _grid(*widths: int) -> Table:

@@ -9,6 +9,7 @@ import numpy as np
 
 from clusterorch.inference.actions import action_kernel
 from clusterorch.inference.filtering import Filter, SliceEvidence
+from clusterorch.inference.priors import OnsetPrior
 from clusterorch.inference.transition import NO_CLASS
 from clusterorch.models.compile import Network, compile_network
 from clusterorch.models.ground import limit_slices
@@ -17,6 +18,7 @@ from clusterorch.models.reading import locate, read
 from clusterorch.models.spec import JOB_CLASSES, PHASES, ModelSpec
 from tests.reference.walk import Slice, State
 
+STARTING = {"launch": "init_comm", "init_comm": "load", "load": "step"}
 LIMITS = {"transport": 30.0, "heartbeat": 45.0, "watchdog": 60.0}
 
 
@@ -47,10 +49,11 @@ def hot_network(layout: Layout, *, hidden_age: bool = False) -> Network:
 def random_values(network: Network, rng: np.random.Generator, phase: str, missing: float) -> np.ndarray:
     """Values drawn near rows picked at random, so that every hypothesis explains some of them."""
     values = np.full(network.width, math.nan)
+    background = network.background[PHASES.index(phase)]
     for s, signal in enumerate(network.spec.signal):
         rows = np.flatnonzero(network.row_signal == s)
         for e in range(network.signal_offset[s], network.signal_offset[s + 1]):
-            row = network.rows[rng.choice(rows) if rng.random() < 0.15 else network.background[PHASES.index(phase), s]]
+            row = network.rows[rows[rng.integers(len(rows))] if rng.random() < 0.15 else background[s]]
             if signal.family in ("gaussian", "log_ratio"):
                 values[e] = math.inf if rng.random() < row[2] else row[0] + row[1] * rng.normal()
             elif signal.family == "first_speaker":
@@ -59,7 +62,7 @@ def random_values(network: Network, rng: np.random.Generator, phase: str, missin
                 values[e] = rng.random() < (0.7 if rng.random() < row[0] else row[4])
             else:
                 width = {"presence": 2, "count": 5}.get(signal.family, len(signal.values))
-                values[e] = min(int((np.cumsum(row[:width]) < rng.random()).sum()), width - 1)
+                values[e] = min(int(np.searchsorted(np.cumsum(row[:width]), rng.random())), width - 1)
     values[rng.random(network.width) < missing] = math.nan
     return values
 
@@ -72,16 +75,17 @@ class Pair:
     """
 
     def __init__(
-        self, network: Network, seed: int, slices: int, *, classes: bool = True, actions: bool = False
-    ) -> None:
+        self, network: Network, seed: int, slices: int, *, classes: bool = True, actions: bool = False,
+        start: str = "step", prior: OnsetPrior | None = None,
+    ) -> None:  # fmt: skip
         self.network = network
         self.rng = np.random.default_rng(seed)
         self.evidence: list[SliceEvidence] = []
         self.slices: list[Slice] = []
         self.last = np.full(network.width, math.nan)
         self.gap = np.zeros(network.width)
-        scout = Filter(network)
-        phase, job, age = "step", "moving", 0
+        scout = Filter(network, prior=prior)
+        phase, job, age = start, "moving", 0
         for t in range(slices):
             action = self._action() if actions and t in (2, 4) else None
             kernel = action_kernel(network, *action) if action else None
@@ -106,18 +110,21 @@ class Pair:
     def _phase(self, t: int, phase: str, job: str, slices: int) -> str:
         if job == "down":
             return "stop"
-        if job == "halted":
+        if job == "halted" or t == 0:
             return phase
+        if phase in STARTING:
+            return STARTING[phase]
         return "save" if t in (2, 3) and slices > 4 and phase in ("step", "save") else "step"
 
     def _class(self, scout: Filter, one: SliceEvidence) -> str:
-        trial = copy.deepcopy(scout)
-        trial.step(one)
-        belief, mass = trial.belief[0], np.zeros(3)
-        mass[0] = belief[0]
+        kept = scout.belief.copy(), scout.last.copy(), scout.gap.copy(), scout.time
+        scout.step(one)
+        found, mass = scout.posterior(), np.zeros(3)
+        mass[0] = found.vector[0]
         for block in self.network.blocks:
-            by_configuration = trial.posterior().block(block).sum(axis=(0, 2))
+            by_configuration = found.block(block).sum(axis=(0, 2))
             np.add.at(mass, block.classes[:, one.phase], by_configuration)
+        scout.belief[:], scout.last[:], scout.gap[:], scout.time = kept
         chance = np.where(mass > 1e-9, np.array([0.5, 0.42, 0.08]), 0.0)
         return JOB_CLASSES[int(self.rng.choice(3, p=chance / chance.sum()))]
 

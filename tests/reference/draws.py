@@ -47,6 +47,7 @@ class Draws:
         self.order: list[str] = []
         while len(self.order) < len(self.mechanism):
             self.order.append(next(m for m in self.mechanism if m not in self.order and self._parents_done(m)))
+        self.downstream = {root: self._caused_by({".".join(root)}) for root in self.variant}
 
     def _declare(self, root: Root, variant: Variant, per_1000_node_days: float) -> None:
         self.variant[root] = variant
@@ -54,6 +55,14 @@ class Draws:
 
     def _parents_done(self, mechanism: str) -> bool:
         return all("." in e.from_ or e.from_ in self.order for _, e in self.into[mechanism])
+
+    def _caused_by(self, names: set[str]) -> list[str]:
+        """What a cascade can reach, in order; nothing else ever changes while its root is in the slot."""
+        reached = set(names)
+        for name in self.order:
+            if any(edge.from_ in reached for _, edge in self.into[name]):
+                reached.add(name)
+        return [name for name in self.order if name in reached]
 
     def hazards(self, phase: str) -> dict[Root, float]:
         """p_v of each variant that may start in this phase (2.3)."""
@@ -155,7 +164,7 @@ class Draws:
             yield 1.0, frozenset(), state.stages
             return
         worlds: list[tuple[float, frozenset[str], tuple[int, ...]]] = [(1.0, frozenset(), state.stages)]
-        for name in self.order:
+        for name in self.downstream[state.slot[:2]]:
             mechanism, was = self.mechanism[name], name in state.active
             if mechanism.transient:
                 continue
@@ -208,7 +217,8 @@ class Draws:
     def transient_draws(self, state: State) -> Iterator[tuple[float, frozenset[str]]]:
         on = set(state.active) | ({".".join(state.slot[:2])} if state.slot else set())
         chances = {}
-        for name in (m for m in self.order if self.mechanism[m].transient):
+        reached = self.downstream[state.slot[:2]] if state.slot else []
+        for name in (m for m in reached if self.mechanism[m].transient):
             edges = [e for _, e in self.into[name] if e.from_ in on]
             chances[name] = 1 - math.prod(1 - e.gate for e in edges)
         for outcome in product((False, True), repeat=len(chances)):

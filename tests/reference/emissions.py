@@ -77,8 +77,25 @@ def relation(layout: Layout, site_kind: str | None, site: int, kind: str, entity
     return "rest"
 
 
+KEYS = (
+    "mean", "sd", "absent", "probability", "probabilities", "told", "speak", "quiet", "speaks", "weight",
+)  # fmt: skip
+_known: dict[int, tuple[Signal, frozenset[str], dict[tuple[Any, ...], dict[str, Any]]]] = {}
+
+
 def parameters(signal: Signal, world: World, stands: str | None) -> dict[str, Any]:
     """The parameters of one entity; `stands` is None for a signal with one value for all members."""
+    if id(signal) not in _known:  # the signal is kept, so that no other gets its id
+        asked = frozenset(m for rule in signal.when for m in (*rule.needs, *rule.absent_mechanisms))
+        _known[id(signal)] = signal, asked, {}
+    _, asked, found = _known[id(signal)]
+    key = stands, world.active & asked, world.phase, world.job_class, world.severity
+    if key not in found:
+        found[key] = _parameters(signal, world, stands)
+    return found[key]
+
+
+def _parameters(signal: Signal, world: World, stands: str | None) -> dict[str, Any]:
     for rule in signal.when:
         where = rule.where == "all" or rule.where == stands or (rule.where == "others" and stands in ("node", "rest"))
         if stands is None and rule.where != "all":
@@ -94,18 +111,7 @@ def parameters(signal: Signal, world: World, stands: str | None) -> dict[str, An
     else:
         rule = signal
     named = {}
-    for key in (
-        "mean",
-        "sd",
-        "absent",
-        "probability",
-        "probabilities",
-        "told",
-        "speak",
-        "quiet",
-        "speaks",
-        "weight",
-    ):
+    for key in KEYS:
         own, given = getattr(signal, key), getattr(rule, key)
         named[key] = by_severity(own if given is None else given, key, world.severity)
     return named

@@ -4,6 +4,7 @@ import shutil
 import pytest
 
 from clusterorch.errors import IngestError
+from clusterorch.telemetry.budgets import Limits
 from clusterorch.telemetry.following import QUIET_POLLS, Following, follow
 from clusterorch.telemetry.lines import LONGEST_LINE
 from clusterorch.telemetry.patterns import load_formats, shipped_formats
@@ -161,6 +162,34 @@ def test_a_file_that_begins_otherwise_is_new_even_if_it_is_longer(tmp_path):
         file.write(xid(48) + xid(94))
     following.poll()
     assert places(following) == [("a.log", 1, "79"), ("a.log (2)", 1, "48"), ("a.log (2)", 2, "94")]
+
+
+def test_a_file_cut_back_to_a_long_head_is_new(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text(xid(79) * 100)
+    following = Following([log], FORMATS)
+    following.poll()
+    os.truncate(log, len(xid(79)) * 40)
+    following.poll()
+    assert [summary.file for summary in following.snapshot().files] == ["a.log", "a.log (2)"]
+
+
+def test_a_record_that_may_go_on_counts_when_nothing_follows(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text(" iteration 1/ 9 | consumed samples: 1 | lm loss: nan | elapsed time (s): 105.09 |\n")
+    following = Following([log], FORMATS)
+    assert not following.poll()
+    assert following.poll()
+    assert following.snapshot().coverage.lines == 1
+
+
+def test_no_more_files_are_followed_than_the_limit(tmp_path):
+    for name in ("a.log", "b.log", "c.log"):
+        (tmp_path / name).write_text(xid(79))
+    following = Following([tmp_path], FORMATS, Limits(files=2))
+    following.poll()
+    assert [reading.file for reading in following.snapshot().readings] == ["a.log", "b.log"]
+    assert [finding.kind for finding in following.snapshot().findings] == ["too_many_files"]
 
 
 def test_a_file_that_vanishes_keeps_its_readings(tmp_path):

@@ -1,0 +1,1 @@
+"""Here live the measurements: how good diagnoses are, on incidents of known cause and on simulated ones."""
