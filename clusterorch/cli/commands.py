@@ -31,7 +31,7 @@ class Diagnose:
     """
 
     paths: Positional[tuple[Path, ...]]
-    """Log files, and folders of them."""
+    """Log files, folders, archives, quoted patterns, or - for standard input."""
     as_json: Annotated[bool, arg(name="json")] = False
     """Print one JSON object and nothing else."""
     model: str = "reference"
@@ -137,8 +137,8 @@ class Simulate:
     """Of the noise."""
     slices: int = 240
     """Length of the episode."""
-    at: int = 20
-    """Slice in which the fault enters."""
+    at: int | None = None
+    """Slice in which the fault enters; if not given, one in which it can (20, or the first where it needs a start)."""
     do: Repeated = ()
     """Intervention, NAME=VALUE[@FROM[:TO]]."""
     logs: bool = False
@@ -157,7 +157,7 @@ class Simulate:
         from clusterorch.reports.wording import terminal
         from clusterorch.simulation import command
 
-        if self.fault != HAZARDS and not 0 <= self.at < max(self.slices, 1):
+        if self.fault != HAZARDS and self.at is not None and not 0 <= self.at < max(self.slices, 1):
             raise ClusterorchError(f"--at {self.at}: the episode has slices 0..{self.slices - 1}")
         command.run(
             None if self.fault == HAZARDS else self.fault, self.layout, self.seed, self.out, logs=self.logs,

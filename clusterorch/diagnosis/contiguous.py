@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -163,10 +164,11 @@ def _fill_readings(
 
 
 def _phases(marks: Sequence[PhaseMark], first: float, dt: float, count: int) -> list[int]:
-    """The phase last marked by then; a job is taken to be stepping before any mark."""
-    phases = [PHASES.index("step")] * count
-    for mark in sorted((m for m in marks if m.time is not None and m.clock == "wall"), key=lambda m: (m.time, m.order)):
-        at = max(0, int((float(mark.time or 0.0) - first) // dt))
-        for t in range(at, count):
-            phases[t] = PHASES.index(mark.phase)
-    return phases
+    """Of each slice the phase that most of it was in; a job is taken to be stepping before any mark."""
+    timed = sorted((m for m in marks if m.time is not None and m.clock == "wall"), key=lambda m: (m.time, m.order))
+    starts = [(0.0, "step"), *((max(0.0, float(m.time or 0.0) - first) / dt, m.phase) for m in timed)]
+    spent = np.zeros((count, len(PHASES)))
+    for (start, phase), (stop, _) in pairwise([*starts, (float(count), "")]):
+        for t in range(int(start), min(int(np.ceil(stop)), count)):
+            spent[t, PHASES.index(phase)] += min(stop, t + 1.0) - max(start, float(t))
+    return [int(phase) for phase in spent.argmax(axis=1)]

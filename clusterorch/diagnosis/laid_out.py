@@ -47,7 +47,7 @@ def run_laid(
 ) -> LaidRun:
     """Filter the slices under the incident prior, weigh the readings, and smooth for the onset."""
     prior, before = incident_prior(network, len(laid.values))
-    silent = SliceEvidence(np.full(network.width, np.nan))
+    silent = SliceEvidence(np.full(network.width, np.nan), laid.phases[0])
     marks = _marks(network, plan, universe, laid, protocol)
     evidence = [silent] * before + [
         SliceEvidence(values, phase, soft=_soft(network, plan, phase, marked))

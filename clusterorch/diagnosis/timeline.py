@@ -19,7 +19,8 @@ from clusterorch.inference.excerpts import Kind, Mark, Shown, info_kinds, line_k
 from clusterorch.inference.marks import Item
 from clusterorch.models.compile import Network
 from clusterorch.models.rows import CONTINUOUS, FIRST, KIND_OF_FAMILY
-from clusterorch.models.spec import PHASES
+from clusterorch.models.spec import PHASES, Signal
+from clusterorch.probability.families import count_class
 from clusterorch.telemetry.prefixes import peel
 from clusterorch.telemetry.readings import PhaseMark, Reading
 from clusterorch.telemetry.timestamps import find_stamp
@@ -197,7 +198,7 @@ def observation(
     if family == FIRST:
         return None  # whose error came first is what the order of the marks says already
     if family == CONTINUOUS or not declared.lines:
-        number, entity = _number(reading, declared.values), universe.some(reading.entity)
+        number, entity = _number(reading, declared), universe.some(reading.entity)
         if number is None or entity < 0:
             return None
         values = np.full(network.width, np.nan)
@@ -213,7 +214,12 @@ def observation(
     return Mark(Kind(signal, value), universe.entities(reading.entity)), None
 
 
-def _number(reading: Reading, values: Sequence[str]) -> float | None:
-    if values:
-        return float(values.index(str(reading.value))) if reading.value in values else None
-    return float(reading.value) if isinstance(reading.value, int | float) else None
+def _number(reading: Reading, declared: Signal) -> float | None:
+    """What stands for a value in a slice: a number as it is, of all else the number of its class."""
+    if declared.values:
+        return float(declared.values.index(str(reading.value))) if reading.value in declared.values else None
+    if not isinstance(reading.value, int | float):
+        return None
+    if declared.family == "count":
+        return float(count_class(reading.value))
+    return float(reading.value > 0) if declared.family == "presence" else float(reading.value)

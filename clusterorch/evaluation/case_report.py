@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from clusterorch.evaluation.cases import MOST_MOVED
+from clusterorch.evaluation.cases import MOST_MOVED, WHOLE
 from clusterorch.evaluation.incidents import SETS
 from clusterorch.evaluation.journal import Record
 from clusterorch.evaluation.scores import LEAST, ranked
 
-HEADINGS = ("row", "set", "incidents", "AC@1", "AC@1 with near misses", "AC@3", "log score")
+HEADINGS = ("row", "set", "incidents", "AC@1", "AC@1 near", "AC@3", "log score")
 
 
 def cells(result: Record) -> list[list[str]]:
@@ -20,7 +20,7 @@ def cells(result: Record) -> list[list[str]]:
     for name, by_set in result["table"].items():
         for kind in ("all", *SETS):
             scores = by_set[kind]
-            if scores is None or (kind != "all" and name.startswith(("prior: ", "two signals"))):
+            if scores is None or (kind != "all" and name in WHOLE):
                 continue
             counts = [
                 f"{scores[k]} ({scores[k] / scores['incidents']:.2f})"
@@ -39,7 +39,7 @@ def terminal_table(result: Record) -> Table:
         table.add_column(heading, justify="left" if heading in ("row", "set") else "right")
     before = None
     for row in cells(result):
-        table.add_row(*(["" if row[0] == before else row[0]] + row[1:]))
+        table.add_row("" if row[0] == before else row[0], *row[1:])
         before = row[0]
     return table
 
@@ -50,8 +50,8 @@ def markdown(result: Record, records: Sequence[Record]) -> str:
     lines = ["# Incidents of known cause", "", *_pipe(HEADINGS, cells(result)), ""]
     lines += [
         f"Log score: mean log probability of the true mode in nats; probabilities count as {LEAST:g} at least. "
-        "`prior only` reads nothing; `keywords` takes the first of fifteen patterns that matches anywhere in the logs "
-        "and is certain of it; `two signals alone` leaves out every reading of all other signals.", "",
+        "`AC@1 near` counts near misses as right. `prior only` reads nothing; `keywords` takes the first of fifteen patterns that matches anywhere in the logs "
+        "and is certain of it; `uniform prior` and `one site` change nothing but the incident prior; `two signals` leaves out every reading of all other signals.", "",
         f"Places: of {places['scored']} incidents whose place is known, the first reported place names it in "
         f"{places['first']}, one of the first three in {places['first_three']}; "
         f"it is never named in {_listed(places['not_named'])}.", "",
@@ -66,21 +66,28 @@ def markdown(result: Record, records: Sequence[Record]) -> str:
         lines += ["Not measured."]
     else:
         far = [f"{what} ({x:.3f})" for what, x in result["moved_too_far"].items()]
-        lines += [f"Hosts renamed, files renamed, all clocks shifted: the posterior over modes moves by {result['moved_most']:.4f} "
-                  f"at most (total variation). By {MOST_MOVED:g} or more: {_listed(far)}."]  # fmt: skip
+        lines += [
+            f"Hosts renamed, files renamed, all clocks shifted: the posterior over modes moves by {result['moved_most']:.4f} "
+            f"at most (total variation).",
+            f"By {MOST_MOVED:g} or more: {_listed(far)}.",
+        ]
     lines += ["", "## Pattern rows that one incident alone uses", ""]
     lines += [f"{len(single)} of the {result['rows_used']} rows that were used at all:", ""]
     lines += [f"- {row} ({key})" for row, key in single.items()]
     lines += ["", "## One by one", ""]
-    shown = [
-        [r["key"], r["set"], r["truth"], f"{r['modes'].get(r['truth'], 0.0):.3f}", ranked(r["modes"])[0], ranked(r["keyword"])[0],
-         "-" if r["place"] is None else str(r["place"]["rank"] or "not named"), f"{r['unrecognised']}/{r['lines']}"]
-        for r in records
-    ]  # fmt: skip
+    shown = [_one(record) for record in records]
     lines += _pipe(
         ("incident", "set", "truth", "probability", "first", "keywords say", "rank of place", "lines not known"), shown
     )
     return "\n".join(lines) + "\n" + _footer(result)
+
+
+def _one(record: Record) -> list[str]:
+    place = "-" if record["place"] is None else str(record["place"]["rank"] or "not named")
+    leading, by_words = ranked(record["modes"])[0], ranked(record["keyword"])[0]
+    probability = f"{record['modes'].get(record['truth'], 0.0):.3f}"
+    unknown = f"{record['unrecognised']}/{record['lines']}"
+    return [record["key"], record["set"], record["truth"], probability, leading, by_words, place, unknown]
 
 
 def _footer(result: Record) -> str:

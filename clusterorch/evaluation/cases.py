@@ -25,6 +25,8 @@ from clusterorch.telemetry.readings import Ingested
 RETELLINGS = ("hosts renamed", "files renamed", "clocks later")
 MOST_MOVED = 0.02  # total variation by which a retelling may move a diagnosis
 ONE_SITE = "site_byterobust"
+UNIFORM, SITE_ALONE, ALONE = "uniform prior", "one site", "two signals"
+WHOLE = (UNIFORM, SITE_ALONE, ALONE)  # rows that are told for all incidents together
 MOST_PLACES = 10  # reported places kept
 
 
@@ -50,8 +52,8 @@ class Bench:
         if priors:
             site = default_incident_model(model, [*overlays, ONE_SITE])
             self.others = {
-                "uniform over modes": remembering(with_uniform_share(self.model, 1.0)),
-                f"hazards of {ONE_SITE} alone": remembering(with_uniform_share(site, 0.0)),
+                UNIFORM: remembering(with_uniform_share(self.model, 1.0)),
+                SITE_ALONE: remembering(with_uniform_share(site, 0.0)),
             }
 
     @cached_property
@@ -121,8 +123,8 @@ def summary(records: Sequence[Record], prior: Mapping[str, float]) -> Record:
         "clusterorch": lambda r: r["modes"], "prior only": lambda _: prior, "keywords": lambda r: r["keyword"],
     }  # fmt: skip
     others = list(records[0]["other_priors"]) if records else []
-    rows |= {f"prior: {name}": lambda r, name=name: r["other_priors"][name] for name in others}
-    rows["two signals alone"] = lambda r: r["alone"]
+    rows |= {name: lambda r, name=name: r["other_priors"][name] for name in others}
+    rows[ALONE] = lambda r: r["alone"]
     table = {
         name: {kind: _scores([r for r in records if kind in (r["set"], "all")], modes) for kind in ("all", *SETS)}
         for name, modes in rows.items()

@@ -10,6 +10,7 @@ only hypotheses of that class are weighed.
 
 from __future__ import annotations
 
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -106,8 +107,18 @@ class Plan(NamedTuple):
     component_base: np.ndarray  # [views, V] first flat index
 
 
+_plans: dict[int, Plan] = {}
+
+
 def make_plan(network: Network) -> Plan:
-    """Lay a network out for the kernels."""
+    """Lay a network out for the kernels, once for as long as it lives: nothing writes into a plan."""
+    if id(network) not in _plans:
+        _plans[id(network)] = _lay_out(network)
+        weakref.finalize(network, _plans.pop, id(network), None)
+    return _plans[id(network)]
+
+
+def _lay_out(network: Network) -> Plan:
     pool = Pool()
     pool.put(("identity",), np.arange(max(network.layout.count(kind) for kind in ENTITY_KINDS)))
     signals = _signals(network, pool)

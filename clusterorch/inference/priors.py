@@ -35,15 +35,16 @@ def by_phase(network: Network, share: np.ndarray) -> np.ndarray:
     """[phases, variants] shares of what starts in a slice of each phase; every row has the sum of `share`.
 
     A variant that may start in some phases only starts in these; any other in each with its share of
-    `[prior.phase_shares]`, or alike if there are none.  Bayes' rule on the phase of the start, for failures and
+    `[prior.phase_shares]`, or alike if there are none; with probability `phase_slip` the phase told is not the one
+    that counted.  Bayes' rule on the phase of the start, for failures and
     disturbances apart, so that the phase tells them from each other and not whether there is one.
     """
-    shares = network.spec.prior.phase_shares
+    shares, slip = network.spec.prior.phase_shares, network.spec.prior.phase_slip
     anywhere = np.array([getattr(shares, phase) if shares else 1.0 / len(PHASES) for phase in PHASES])
     chance = anywhere[:, None] * np.ones(len(share))
     for v, block in enumerate(network.blocks):
         if only := block.variant.spec.phases:
-            chance[:, v] = [(phase in only) / len(only) for phase in PHASES]
+            chance[:, v] = [(1.0 - slip) * (phase in only) / len(only) + slip / len(PHASES) for phase in PHASES]
     rows = share * chance
     benign = np.array([b.variant.benign for b in network.blocks])
     for part in (benign, ~benign):

@@ -29,11 +29,14 @@ class Restarts:
     chance: float = field(init=False)  # of a restart of a job that is down, a slice
     clears: float = field(init=False)
     _down: np.ndarray = field(init=False, repr=False)  # [phases, states]
-    _again: np.ndarray = field(init=False, repr=False)  # [states] the state in which a fault begins anew
+    _fault: np.ndarray = field(init=False, repr=False)  # [states] the fault, whatever its configuration
+    # By phase: fault, state and probability of what a fault does that begins anew in a slice.
+    _anew: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         network, prior = self.network, self.network.spec.prior
-        down, again = np.zeros((len(PHASES), network.states)), np.arange(network.states)
+        down, fault = np.zeros((len(PHASES), network.states)), np.zeros(network.states, dtype=np.int64)
+        faults, anew = 1, [[] for _ in PHASES]
         for block in network.blocks:
             levels, configurations, sites = block.shape()
             here = slice(block.offset, block.offset + block.size)
@@ -41,11 +44,18 @@ class Restarts:
                 (block.classes == DOWN)[None, :, None, :], (levels, configurations, sites, len(PHASES))
             )
             down[:, here] = mask.reshape(block.size, len(PHASES)).T
-            first = np.arange(block.size).reshape(block.shape())[:, :1, :] + block.offset
-            again[here] = np.broadcast_to(first, block.shape()).ravel()
+            number = np.arange(faults, faults + levels * sites).reshape(levels, 1, sites)
+            faults += levels * sites
+            fault[here] = np.broadcast_to(number, block.shape()).ravel()
+            states = np.arange(block.size).reshape(block.shape()) + block.offset
+            for phase, rows in enumerate(anew):
+                start = block.chain.onsets[block.chain.onset_of[phase, 0, False]]
+                rows += [(number[:, 0].ravel(), states[:, to].ravel(), np.full(levels * sites, p)) for to, p in start]
         seconds = prior.restart_seconds
-        chance = min(1.0, network.spec.model.slice_seconds / seconds) if seconds else 0.0
-        for name, value in (("chance", chance), ("clears", prior.restart_clears), ("_down", down), ("_again", again)):
+        joined = [tuple(np.concatenate(column) for column in zip(*rows, strict=True)) for rows in anew]
+        settings = {"chance": min(1.0, network.spec.model.slice_seconds / seconds) if seconds else 0.0}
+        settings |= {"clears": prior.restart_clears, "_down": down, "_fault": fault, "_anew": joined}
+        for name, value in settings.items():
             object.__setattr__(self, name, value)
 
     def pass_slice(self, belief: np.ndarray, over: np.ndarray, phase: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,15 +65,18 @@ class Restarts:
         moved = self.chance * self._down[phase] * belief
         if not moved.any():
             return belief, over
-        belief = belief - moved
-        np.add.at(belief, self._again, (1.0 - self.clears) * moved)
-        return belief, over + self.clears * moved
+        fault, state, p = self._anew[phase]
+        mass = np.bincount(self._fault, weights=moved)
+        again = np.bincount(state, weights=p * mass[fault], minlength=len(belief))
+        return belief - moved + (1.0 - self.clears) * again, over + self.clears * moved
 
     def retreat_slice(self, future: np.ndarray, future_over: float, phase: int) -> np.ndarray:
         """The transpose of `pass_slice`: what the future says of every state before it.  [states]"""
         if self.chance == 0.0:
             return future
-        moved = self.clears * future_over + (1.0 - self.clears) * future[self._again]
+        fault, state, p = self._anew[phase]
+        again = np.bincount(fault, weights=p * future[state])[self._fault]
+        moved = self.clears * future_over + (1.0 - self.clears) * again
         return future + self.chance * self._down[phase] * (moved - future)
 
 

@@ -95,6 +95,8 @@ class Terms:
 
     def __init__(self, network: Network, slots: Slots, pool: Pool) -> None:
         self.network, self.slots, self.pool = network, slots, pool
+        self.family = family_kinds(network.spec).tolist()
+        self.levels: dict[tuple[str, str], tuple[tuple[int, int], tuple[int, int]]] = {}
         self.term_range: list[int] = []
         self.terms: list[tuple[int, ...]] = []
         self.pattern_range: list[int] = []
@@ -131,7 +133,7 @@ class Terms:
             return self.known[kind, term]
         network = self.network
         signal, *rows = term
-        family, declared = int(family_kinds(network.spec)[signal]), network.spec.signal[signal]
+        family, declared = self.family[signal], network.spec.signal[signal]
         form, row, slots = ADDITIVE, -1, [-1, -1, -1]
         if family == FIRST:
             form, row = SPEAKING, rows[0]
@@ -141,7 +143,9 @@ class Terms:
         else:
             base = background[signal]
             slots = [-1 if r == base else self.slots.of(signal, r, -1, base) for r in rows]
-        near, site = self._levels(network.layout, kind, declared.entity)
+        if (kind, declared.entity) not in self.levels:
+            self.levels[kind, declared.entity] = self._levels(network.layout, kind, declared.entity)
+        near, site = self.levels[kind, declared.entity]
         self._need(slots, near[0], site[0])
         counts = self._counts(network.layout, kind, declared.entity) if family == FIRST else (0, 0)
         self.known[kind, term] = len(self.terms)

@@ -353,6 +353,7 @@ class Prior(Declared):
     uniform_share: Probability = 0.0
     before_first_line: Probability = 0.0
     phase_shares: PhaseShares | None = None
+    phase_slip: Probability = 0.0
     second_incident: Probability = 0.0
     restart_seconds: Positive | None = None
     restart_clears: Probability = 0.0

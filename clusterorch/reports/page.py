@@ -86,7 +86,7 @@ def _two(dossier: Dossier) -> str:
         first, last = ends(part)
         place = f", {part.sites[0][1]}" if part.sites else ""
         span = f"{where(first)} ({when(first)}) to {where(last)}"
-        rows.append((name, [safe(verdict(part) + place), safe(span)]))
+        rows.append((name, f'{safe(verdict(part) + place)}<br><span class="dim">{safe(span)}</span>'))
     said = f"{percent(dossier.incidents.probability)} that these are two and not one. Below, all is taken for one."
     return paragraph(safe(said), kind="dim") + facts(rows)
 

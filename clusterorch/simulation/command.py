@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from clusterorch.errors import InvalidIntervention
 from clusterorch.models import Layout, Model, load
+from clusterorch.models.ground import HEALTHY
 from clusterorch.probability.noise import causal_uniform, stream_key
 from clusterorch.simulation.simulator import DEFAULT_ENTRY
 from clusterorch.simulation.trace import TRACE_FILES, Trace, refuse_to_replace, simulate
@@ -23,8 +24,9 @@ _WRONG_CLOCKS = 2.0  # most seconds by which the clock of a host is wrong: time 
 
 def run(
     fault: str | None = None, layout: str | Layout = "4x8", seed: int = 0, out: str | Path | None = None, *,
-    logs: bool = False, protocol: str = "complete", do: Sequence[str] = (), slices: int = 240, at: int = DEFAULT_ENTRY,
-    start: str = "step", model: str | Path = "reference", overlays: Sequence[str | Path] = (), force: bool = False,
+    logs: bool = False, protocol: str = "complete", do: Sequence[str] = (), slices: int = 240,
+    at: int | None = None, start: str | None = None, model: str | Path = "reference",
+    overlays: Sequence[str | Path] = (), force: bool = False,
     command: str | None = None, console: Console | None = None,
 ) -> Trace:  # fmt: skip
     """Simulate one episode, print its cascade, and keep it if asked.
@@ -39,8 +41,8 @@ def run(
         protocol: how the logs show it: complete, covered, excerpt.
         do: interventions, as `NAME=VALUE@FROM:TO`.
         slices: how many.
-        at: slice in which the fault enters.
-        start: phase in which the job begins.
+        at: slice in which the fault enters; None: one in which it can.
+        start: phase in which the job begins; None: steps, or what the fault needs.
         model: name or path of the model.
         overlays: names or paths, applied in order.
         force: replace files.
@@ -61,9 +63,10 @@ def run(
     if folder is not None:
         refuse_to_replace([folder / name for name in TRACE_FILES], force=force)
     loaded = load(model, layout=layout, overlays=overlays)
-    trace = simulate(
-        loaded, slices, seed=seed, fault=drawn_variant(loaded, fault, seed), at=at, do=do, start=start, command=command
-    )
+    fault = drawn_variant(loaded, fault, seed)
+    usual = usual_entry(loaded, fault)
+    start, at = usual[0] if start is None else start, usual[1] if at is None else at
+    trace = simulate(loaded, slices, seed=seed, fault=fault, at=at, do=do, start=start, command=command)
     files: list[Path] = []
     if folder is not None:
         if logs:
@@ -85,6 +88,17 @@ def drawn_variant(model: Model, fault: str | None, seed: int) -> str | None:
         chosen = variant if passed <= u and variant.share > 0.0 else chosen
         passed += variant.share
     return ".".join((mode.name, chosen.name)) + fault[len(mode.name) :]
+
+
+def usual_entry(model: Model, fault: str | None) -> tuple[str, int]:
+    """Phase in which a job begins, and slice in which the fault then enters, so that it enters where it can.
+
+    What may start in any phase enters a job that has stepped for a while.
+    """
+    mode, _, name = (fault or "").split("/")[0].partition(".")
+    roots = model.spec.benign if mode == HEALTHY else model.modes[mode].variant if mode in model.modes else []
+    phases = next((root.phases for root in roots if root.name == name and root.phases), None)
+    return ("step", DEFAULT_ENTRY) if phases is None or "step" in phases else (phases[0], 0)
 
 
 def _show(trace: Trace, folder: Path | None, files: Sequence[Path], console: Console) -> None:

@@ -67,7 +67,7 @@ def refer(rule: EntityRule, said: Mapping[str, str | None], context: Mapping[str
         return _rank(rule, said, get, host)
     if rule.kind == "link":
         device = get(rule.device) or pci_name(get(rule.pci) or "")
-        if device is not None and device.isdigit():
+        if device is not None and device.isascii() and device.isdigit():
             return EntityRef("link", host, None, int(device))
         return EntityRef("link", host, device)
     index = get(rule.index)

@@ -23,7 +23,7 @@ from clusterorch.telemetry.timestamps import NO_YEAR, in_year, year_of
 MOST_OF_A_PATTERN = 100_000
 MOST_READINGS = 500_000
 MOST_FRAMES = 1_000_000  # of stacks, some 200 bytes each
-_NAMED_LIKE_A_HOST = re.compile(r"(?:^|[-_./])(?P<host>[A-Za-z]{1,16}-?\d{1,6})(?:\.\w{1,8})?$")
+_NAMED_LIKE_A_HOST = re.compile(r"(?:^|[-_./])(?P<host>[A-Za-z]{1,16}-?\d{1,6})(?:\.\w{1,8}){0,2}$")
 
 
 class Gathering:

@@ -13,6 +13,7 @@ from clusterorch.telemetry.readings import JOB, PhaseMark, Reading, Sample
 from clusterorch.telemetry.rows import Operator
 from clusterorch.telemetry.versions import conflict
 
+_LOAD_OVER_REST = 1.25  # by which load must differ from the least that is seen
 _BASELINE_SHARE = 4  # the baseline is the median of the first quarter
 _FEWEST_OF_ONE = 3  # what comes twice may do so by chance
 
@@ -51,9 +52,10 @@ def related(
 
 
 def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases: Sequence[PhaseMark]) -> list[Reading]:
-    """Log of each value over the level at which its file began.
+    """Log of each value over a level of its own: that at which its file began, or that under load.
 
-    The samples of the baseline give no readings.  A first step after a start or a load is slow by itself
+    The samples of a beginning give no readings.  The level under load is that of the highest quarter; where
+    nothing is much lower, or all is below `least`, nothing tells load from rest, and nothing is said.  A first step after a start or a load is slow by itself
     and left out, as is a value that is not positive (a feature that is off prints zero).
     """
     readings: list[Reading] = []
@@ -63,10 +65,16 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
         if len(values) < 2:
             continue
         quarter = max(1, len(values) // _BASELINE_SHARE)
-        level = median(sample.number for sample in values[:quarter])
+        if operator.level == "load":
+            ranked = sorted(sample.number for sample in values)
+            level, rest = median(ranked[-quarter:]), median(ranked[:quarter])
+            values = values if level >= max(operator.least, _LOAD_OVER_REST * rest) else []
+        else:
+            level = median(sample.number for sample in values[:quarter])
+            values = values[quarter:]
         readings += [
             sample.base._replace(signal=operator.signal, stream=operator.stream, value=math.log(sample.number / level))
-            for sample in values[quarter:]
+            for sample in values
         ]
     return readings
 

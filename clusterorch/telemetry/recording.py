@@ -159,7 +159,7 @@ def _place(row: Pattern, groups: dict[str, str | None], context: dict[str, str])
 
     def whole(part: str) -> int | None:
         text = said.get(part) or ""  # type: ignore[call-overload]
-        return int(text) if text.isdigit() and len(text) < 10 else None
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
     pci = pci_name(said["pci"] or "") if said.get("pci") else None
     place = Place(said.get("host"), whole("rank"), whole("local"), pci, said.get("address"), whole("ranks"))

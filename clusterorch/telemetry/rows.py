@@ -303,6 +303,8 @@ class Operator(Row):
     signal: Name
     stream: Stream
     measure: Name | None = None
+    level: Literal["beginning", "load"] = "beginning"
+    least: float = Field(default=0.0, ge=0)  # a level below it is no load
     settles_after: list[str] = []
     compare: list[str] = []
     align: list[str] = []

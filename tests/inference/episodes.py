@@ -7,8 +7,10 @@ model may be another than the one that the episodes are drawn from.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,16 +30,27 @@ from tests.inference.calibration import Ledger, TrueStates, label_priors, labels
 from tests.inference.excerpt_twin import Twin, state_key, state_numbers
 from tests.inference.worlds import LIMITS
 
-SLICES, BATCH, INFO_SHARE, SPAN, MARKS = 10, 500, 0.6, 20, 5
-STEP_SLICES, SAVE_SLICES = 4, 2
-STEP, SAVE, STOP = (PHASES.index(name) for name in ("step", "save", "stop"))
+SLICES, BATCH, INFO_SHARE, SPAN = 10, 500, 0.6, 20
+DURATION = {"launch": 1, "init_comm": 1, "load": 1, "step": 3, "save": 2}  # slices
+NEXT = {"launch": "init_comm", "init_comm": "load", "load": "step", "step": "save", "save": "step"}
+LAUNCH, SAVE, STOP = (PHASES.index(name) for name in ("launch", "save", "stop"))
+# Phases of the items of an excerpt; None: the logs do not tell.
+TOLD: tuple[tuple[str | None, ...], ...] = (
+    (None,) * 5,
+    ("step",) * 5,
+    ("launch", "launch", "init_comm", None, "step"),
+    ("init_comm", "load", "load", "step", "save"),
+    ("step", "save", "save", "stop", "stop"),
+)
 EXCERPT = Protocol(
     name="excerpt", title="", same_slice=0.4, gap_slices=2, long_share=0.2, long_slices=6, entity_contamination=0.02
 )
 KEPT = {
     "utilization", "temperature", "pcie_replay", "xid", "bus_lost_text", "nic_link_down", "link_errors",
     "kernel_chatter", "collective_mismatch", "peer_closed", "first_error", "step_time", "progress", "loss",
-    "copy_saved",
+    "copy_saved", "python_error", "version_conflict", "store_timeout", "connect_failed", "thermal_flag",
+    "pcie_below_max", "ecc_corrected", "storage_client", "loader_starved", "load_failed", "loss_jump", "discards",
+    "heartbeat_stuck", "storage_full",
 }  # fmt: skip
 Raw = dict[str, Any]
 
@@ -70,7 +83,8 @@ def live_world(edit: Callable[[Raw], None] = nothing, **limits: float) -> Model:
     base = reference("1x2", "episode")
     raw = copy.deepcopy(base.raw)
     raw["prior"]["incidents_per_hour"] = 20
-    raw["job"] |= {"save_every_seconds": 15 * STEP_SLICES, "save_seconds": 15 * SAVE_SLICES}
+    raw["job"] |= {f"{phase}_seconds": 15 * DURATION[phase] for phase in ("launch", "init_comm", "load", "save")}
+    raw["job"]["save_every_seconds"] = 15 * DURATION["step"]
     raw["signal"] = [s for s in raw["signal"] if s["name"] in KEPT]
     for benign in raw["benign"]:
         benign["rate_per_1000_node_days"] = 1.5e5
@@ -83,11 +97,11 @@ def live_world(edit: Callable[[Raw], None] = nothing, **limits: float) -> Model:
     return made(base, raw, LIMITS | limits)
 
 
-def excerpt_world(edit: Callable[[Raw], None] = nothing) -> Model:
-    """Lines only; faults of up to five minutes before the first one."""
-    base = reference("2x2", "incident")
+def excerpt_world(edit: Callable[[Raw], None] = nothing, layout: str = "2x2") -> Model:
+    """Lines only; faults of up to five minutes before the first one, and quick restarts."""
+    base = reference(layout, "incident")
     raw = copy.deepcopy(base.raw)
-    raw["prior"]["preroll_seconds"] = 300
+    raw["prior"] |= {"preroll_seconds": 300, "restart_seconds": 60}
     raw["signal"] = [s for s in raw["signal"] if s.get("lines", True)]
     quick_delays(raw)
     edit(raw)
@@ -99,12 +113,12 @@ def schedule(phase: int, clock: int, job: int) -> tuple[int, int, bool]:
     if JOB_CLASSES[job] == "down":
         return STOP, 0, False
     if phase < 0:
-        phase, clock = STEP, 0
+        phase, clock = LAUNCH, 0
     elif JOB_CLASSES[job] == "moving" and phase != STOP:
         clock += 1
-        if clock == {STEP: STEP_SLICES, SAVE: SAVE_SLICES}[phase]:
-            phase, clock = {STEP: SAVE, SAVE: STEP}[phase], 0
-    return phase, clock, phase == SAVE and clock == SAVE_SLICES - 1
+        if clock == DURATION[PHASES[phase]]:
+            phase, clock = PHASES.index(NEXT[PHASES[phase]]), 0
+    return phase, clock, phase == SAVE and clock == DURATION["save"] - 1
 
 
 def cover(network: Network, values: np.ndarray, printed: np.ndarray) -> np.ndarray:
@@ -131,7 +145,8 @@ def live(truth: Model, believer: Model, episodes: int, *, seed: int, covered: bo
     label = np.array([0, *(ledger.names.index(b.variant.mode) for b in truth.network.blocks)])
     rng = np.random.default_rng(seed)
     for first in range(0, episodes, BATCH):
-        simulator = Simulator(truth, BATCH, seed=seed, first_instance=first, onset=episode_prior(truth.network))
+        onset = episode_prior(truth.network)
+        simulator = Simulator(truth, BATCH, seed=seed, first_instance=first, onset=onset, start="launch")
         printed = rng.random((BATCH, len(info_streams(network)))) < INFO_SHARE
         mixed = None if share is None else CoveredFilter(network, share, batch=BATCH, prior=prior, plan=plan)
         f = mixed or Filter(network, batch=BATCH, prior=prior, plan=plan, strict=False)
@@ -151,11 +166,30 @@ def live(truth: Model, believer: Model, episodes: int, *, seed: int, covered: bo
 
 
 class Watched(MarkFilter):
-    """Keeps the belief as it is before an item."""
+    """Keeps the belief as it is before an item, and that before the first line for the next excerpt."""
 
-    def advance(self, gap: int | None) -> None:
-        super().advance(gap)
-        self.predicted = self.belief.copy()
+    def __post_init__(self) -> None:
+        self.before: dict[int | None, np.ndarray] = {}
+        super().__post_init__()
+
+    def _run_up(self, phase: int | None) -> None:
+        if phase not in self.before:
+            super()._run_up(phase)
+            self.before[phase] = self.belief.copy()
+        self.belief, self._begun = self.before[phase].copy(), True
+
+    def advance(self, gap: float | None, phase: int | None = None) -> None:
+        super().advance(gap, phase)
+        self.predicted = self.belief + self.over
+
+    def labels(self, told: Sequence[str | None], member: np.ndarray) -> np.ndarray:
+        """[items, labels] probabilities before any line is read."""
+        self.reset()
+        found = []
+        for phase in told:
+            self.advance(None, None if phase is None else PHASES.index(phase))
+            found.append(self.predicted @ member)
+        return np.array(found)
 
 
 def everything(network: Network) -> dict[str, np.ndarray]:
@@ -165,7 +199,7 @@ def everything(network: Network) -> dict[str, np.ndarray]:
 
 def pasted(truth: Model, believer: Model, episodes: int, *, seed: int, again: float = 0.0, swap: bool = False,
            drawn_by: Protocol = EXCERPT) -> Ledger:  # fmt: skip
-    """Excerpts drawn by the twin and what `MarkFilter` makes of them.
+    """Excerpts drawn by the twin and what `MarkFilter` makes of them; their phases are those of `TOLD` in turn.
 
     Args:
         again: share of items that name a further entity of a kind shown before.
@@ -174,25 +208,26 @@ def pasted(truth: Model, believer: Model, episodes: int, *, seed: int, again: fl
     """
     network, twin = believer.hidden_network, Twin(truth.hidden_network, LIMITS, drawn_by, SPAN, seed, again)
     f, numbers = Watched(network, EXCERPT, everything(network), span=SPAN), state_numbers(network)
-    start, (names, member), priors = f.belief.copy(), labels(network), []
-    for _ in range(MARKS):
-        f.advance(None)
-        priors.append(f.belief @ member)
-    ledger = Ledger(network, np.array(priors))
-    for _ in range(0, episodes, BATCH):
-        rows = [([], [], []) for _ in range(MARKS)]
-        label = np.zeros(BATCH, dtype=np.int64)
-        for b in range(BATCH):
-            drawn = twin.one(MARKS)
-            f.reset(0, f.onset)
-            f.belief = start.copy()
-            items = [Item(None), *drawn.items[:-1]] if swap else drawn.items
-            for row, item, state in zip(rows, items, drawn.states, strict=True):
+    names, member = labels(network)
+    ledger, batch = Ledger(network, np.zeros((0, 0))), episodes // len(TOLD)
+    for told in TOLD:
+        ledger.priors = f.labels(told, member)
+        rows = [([], [], []) for _ in told]
+        label = np.zeros(batch, dtype=np.int64)
+        for b in range(batch):
+            drawn = twin.one(told)
+            items = [replace(drawn.items[0], mark=None), *_late(drawn.items)] if swap else drawn.items
+            f.reset()
+            for row, item, job in zip(rows, items, drawn.states, strict=True):
                 f.observe(item)
-                for column, x in zip(
-                    row, (f.predicted, f.belief, numbers.get(state_key(twin, state), -1)), strict=True
-                ):
+                number = numbers.get(state_key(twin, job.state), -1)
+                for column, x in zip(row, (f.predicted, f.belief + f.over, number), strict=True):
                     column.append(x)
-            label[b] = 0 if state.slot is None else names.index(state.slot[0])
+            label[b] = 0 if job.state.slot is None else names.index(job.state.slot[0])
         ledger.episodes([tuple(np.array(column) for column in row) for row in rows], label)
     return ledger
+
+
+def _late(items: list[Item]) -> list[Item]:
+    """All but the first, each with the line of the one before."""
+    return [replace(later, mark=earlier.mark) for earlier, later in pairwise(items)]

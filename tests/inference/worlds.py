@@ -76,7 +76,7 @@ class Pair:
 
     def __init__(
         self, network: Network, seed: int, slices: int, *, classes: bool = True, actions: bool = False,
-        start: str = "step", prior: OnsetPrior | None = None,
+        start: str = "step", prior: OnsetPrior | None = None, missing: float = 0.25,
     ) -> None:  # fmt: skip
         self.network = network
         self.rng = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ class Pair:
             if kernel is not None and kernel.restarts:
                 phase, age = "launch", 0
             ends = phase == "save" and t == 3
-            values = random_values(network, self.rng, phase, 0.25)
+            values = random_values(network, self.rng, phase, missing)
             if t % 4 == 3:
                 values[:] = math.nan
             job = self._class(scout, SliceEvidence(values, PHASES.index(phase), ends, NO_CLASS, age, kernel))
