@@ -4,12 +4,15 @@ A stream is contiguous if its files keep talking: informational lines or samples
 slices of a long enough span.  Its signals are then laid out slice by slice as the filter reads telemetry.  A
 signal that is merely informational counts as absent only once the stream has shown it: until then
 nobody knows whether it is logged at all.  Samples are taken as they come.
+
+Complete logs hold everything, from the first line to the last: then every stream counts, to the end, for whoever
+there is, named or not, and what a sample does not show is not so.  Nobody can see that of logs; it must be said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +21,7 @@ from clusterorch.diagnosis.universe import Universe
 from clusterorch.models.compile import Network
 from clusterorch.models.rows import CHORUS, CONTINUOUS, FIRST, KIND_OF_FAMILY
 from clusterorch.models.spec import PHASES
-from clusterorch.telemetry.readings import PhaseMark, Reading
+from clusterorch.telemetry.readings import FileSummary, PhaseMark, Reading
 
 LEAST_SLICES, LEAST_LINES, LEAST_SHARE = 20, 15, 0.2
 MOST_SLICES = 20_000
@@ -27,17 +30,30 @@ COUNT_EDGES = (1, 2, 10, 100)
 
 @dataclass(frozen=True)
 class Laid:
-    """Logs laid out in slices: values [slices, width], the phase of each, and the readings in each."""
+    """Logs laid out in slices: values [slices, width], the phase of each, and the readings in each.
+
+    undated: readings of files that tell no time; their signals are in no slice, and nobody knows of their absence.
+    """
 
     values: np.ndarray
     phases: list[int]
     readings: list[list[Reading]]
     streams: frozenset[str]
+    undated: list[Reading] = field(default_factory=list)
 
 
 def wall_clock(readings: Iterable[Reading]) -> list[Reading]:
     """Readings with a time on the common clock."""
     return [r for r in readings if r.clock == "wall" and r.time is not None]
+
+
+def dated(readings: Iterable[Reading], files: Iterable[FileSummary]) -> list[Reading]:
+    """The same readings; a line without a time, in a file on the common clock, has that of the line before it."""
+    clocked = {file.file for file in files if file.clock == "wall"}
+    return [
+        r._replace(time=r.after, clock="wall") if r.time is None and r.after is not None and r.file in clocked else r
+        for r in readings
+    ]
 
 
 def contiguous_streams(network: Network, readings: Sequence[Reading]) -> frozenset[str]:
@@ -66,8 +82,19 @@ def lay_out(
     readings: Sequence[Reading],
     marks: Sequence[PhaseMark],
     streams: frozenset[str],
+    *,
+    complete: bool = False,
 ) -> Laid:
-    """Readings of contiguous streams in slices, from the first timed line of all to the last."""
+    """Readings of contiguous streams in slices, from the first timed line of all to the last.
+
+    Args:
+        network: compiled.
+        universe: of what the readings name.
+        readings: without copies.
+        marks: of the phases.
+        streams: the contiguous ones.
+        complete: whether the logs are said to hold everything.
+    """
     dt = network.spec.model.slice_seconds
     timed = sorted(wall_clock(readings), key=lambda r: (r.time, r.file, r.order))
     first = float(timed[0].time or 0.0)
@@ -79,11 +106,19 @@ def lay_out(
         at = int((float(reading.time or 0.0) - first) // dt)
         if at < count and reading.signal in index:
             grouped[at].append(reading)
-    _fill_silence(network, universe, timed, values, streams, first)
-    grouped = _slipped(network, grouped)
+    undated = [r for r in readings if r.time is None and r.signal in index]
+    if complete:
+        _fill_all(network, universe, values)
+        _fill_samples(network, universe, timed, values, first)
+    else:
+        _fill_silence(network, universe, timed, values, streams, first)
+    for signal in {r.signal for r in undated}:
+        values[:, network.slice_of(index[signal])] = np.nan
+    if not complete:
+        grouped = _slipped(network, grouped)
     for at, group in enumerate(grouped):
         _fill_readings(network, universe, group, values[at], index, streams)
-    return Laid(values, _phases(marks, first, dt, count), grouped, streams)
+    return Laid(values, _phases(marks, first, dt, count), grouped, streams, undated)
 
 
 def _slipped(network: Network, grouped: list[list[Reading]]) -> list[list[Reading]]:
@@ -100,6 +135,52 @@ def _slipped(network: Network, grouped: list[list[Reading]]) -> list[list[Readin
             slipped[at - 1].extend(slipped[at][:first])
             del slipped[at][:first]
     return slipped
+
+
+def _fill_all(network: Network, universe: Universe, values: np.ndarray) -> None:
+    """Zero, nobody and nothing of every kind of line, for all that there is."""
+    for s, signal in enumerate(network.spec.signal):
+        if not signal.lines or KIND_OF_FAMILY[signal.family] == CONTINUOUS:
+            continue
+        at = network.slice_of(s)
+        if KIND_OF_FAMILY[signal.family] == FIRST:
+            values[:, at] = -1.0
+        else:
+            values[:, at.start + np.flatnonzero(universe.present[signal.entity])] = 0.0
+
+
+def _fill_samples(network: Network, universe: Universe, timed: list[Reading], values: np.ndarray, first: float) -> None:
+    """What is sampled and not said: the first class, or, of numbers that were there before, that there is none."""
+    dt, count = network.spec.model.slice_seconds, len(values)
+    sampled = {s.name: s for s in network.spec.signal if not s.lines or KIND_OF_FAMILY[s.family] == CONTINUOUS}
+    there: dict[tuple[str, str], np.ndarray] = {}
+    since: dict[tuple[str, int], int] = {}
+    for reading in timed:
+        signal = sampled.get(reading.signal)
+        at, entity = int((float(reading.time or 0.0) - first) // dt), universe.entity(reading.entity)
+        if signal is not None and at < count and entity >= 0:
+            size = network.layout.count(signal.entity)
+            there.setdefault((signal.stream, signal.entity), np.zeros((count, size), dtype=bool))[at, entity] = True
+            since.setdefault((signal.name, entity), at)
+    measured = {(s.stream, s.entity) for s in sampled.values() if KIND_OF_FAMILY[s.family] == CONTINUOUS}
+    for s, signal in enumerate(network.spec.signal):
+        kin = (signal.stream, signal.entity)
+        if signal.name not in sampled:
+            continue
+        block = values[:, network.slice_of(s)]
+        if kin not in measured:  # a counter that stands still is not printed
+            block[:, universe.present[signal.entity]] = 0.0
+            continue
+        if (seen := there.get(kin)) is None:
+            continue
+        if KIND_OF_FAMILY[signal.family] != CONTINUOUS:
+            block[seen] = 0.0
+            continue
+        for entity in range(block.shape[1]):
+            # Before the first one nobody knows whether it is told, or what the usual level is.
+            from_then_on = np.arange(count) > since.get((signal.name, entity), count)
+            # The stream of a job is there all along; the row of a device may be missing.
+            block[from_then_on & (seen[:, entity] | (signal.entity == "job")), entity] = np.inf
 
 
 def _fill_silence(
