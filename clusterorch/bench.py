@@ -24,6 +24,8 @@ from rich.table import Table
 
 from clusterorch import models
 from clusterorch.errors import OutputExists
+from clusterorch.evaluation.journal import provenance
+from clusterorch.evaluation.log_costs import measure
 from clusterorch.inference.backward import log_likelihoods
 from clusterorch.inference.filtering import NO_SOFT, Filter, SliceEvidence, likelihood_ratios
 from clusterorch.inference.plan import make_plan
@@ -37,8 +39,9 @@ from clusterorch.simulation.simulator import Simulator
 MOVING = 0
 AIMS = {
     "filter_8x8_slices_per_s": 50_000, "filter_2048x8_ms_per_slice": 50, "filter_over_hmmlearn": 5,
-    "filter_over_pgmpy": 1_000, "sampler_8x8_slices_per_s": 150_000, "sampler_over_noise": 2.5,
+    "filter_over_pgmpy": 1_000, "logs_mb_per_s": 20, "sampler_8x8_slices_per_s": 150_000, "sampler_over_noise": 2.5,
 }  # fmt: skip
+SEEDS = {"telemetry": 7, "sampler": 1}
 LAYOUTS = ("1x8", "8x8", "64x8", "512x8", "2048x8")
 
 
@@ -59,7 +62,7 @@ def only_gpu_channels(model: Model) -> Model:
     return replace(model, spec=model.spec.model_copy(update={"signal": kept}))
 
 
-def sampled_values(model: Model, batch: int, slices: int, seed: int = 7) -> list[np.ndarray]:
+def sampled_values(model: Model, batch: int, slices: int, seed: int = SEEDS["telemetry"]) -> list[np.ndarray]:
     """[slices] of [batch, width]: healthy telemetry of the model's own sampler."""
     simulator = Simulator(model, batch, seed=seed, domain="bench")
     return [simulator.step().values.copy() for _ in range(slices)]
@@ -236,7 +239,7 @@ def bench_sampler(figures: Figures, *, quick: bool) -> None:
     """The sampler with 12 channels a GPU, against drawing the same noise."""
     model = only_gpu_channels(models.load("reference", layout="8x8"))
     batch, slices = (16, 4) if quick else (256, 4)
-    simulator = Simulator(model, batch, seed=1, domain="bench")
+    simulator = Simulator(model, batch, seed=SEEDS["sampler"], domain="bench")
 
     def run() -> None:
         for _ in range(slices):
@@ -251,6 +254,20 @@ def bench_sampler(figures: Figures, *, quick: bool) -> None:
     figures.add("sampler_over_noise", seconds / noise, f"drawing the same uniforms: {noise * 1e6:.2f} us a slice")
     beside = f"uniforms, and {normals} channels of them as normals: {drawn * 1e6:.2f} us a slice"
     figures.add("sampler_over_normal_noise", seconds / drawn, beside)
+
+
+def bench_logs(figures: Figures, *, quick: bool) -> None:
+    """Reading mixed logs: speed beside a search for as many fixed texts, memory, growth with size."""
+    sizes = (1, 2, 4) if quick else (25, 50, 100, 200)
+    costs = measure(models.load("reference").format_files, sizes)
+    size, seconds = costs.by_size[-1]
+    figures.add("logs_mb_per_s", costs.megabytes_a_second, f"{size:.0f} MB in {seconds:.1f} s, a twentieth of it written by the simulator")
+    if costs.grep_seconds:
+        beside = f"grep -c -F for the same {costs.texts:,} texts: {costs.grep_seconds:.2f} s"
+        figures.add("logs_over_grep", seconds / costs.grep_seconds, beside)
+    figures.add("logs_peak_mb", costs.peak, f"resident; {costs.base:.0f} MB of it before the first line")
+    told = ", ".join(f"{size:.0f} MB {seconds:.1f} s" for size, seconds in costs.by_size)
+    figures.add("logs_growth_exponent", costs.exponent, f"time ~ size ** this; 1 is linear: {told}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -268,6 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     bench_hmmlearn(figures)
     bench_pgmpy(figures)
     bench_sampler(figures, quick=options.quick)
+    bench_logs(figures, quick=options.quick)
     table = Table(title="clusterorch bench: medians of CPU time on one core")
     for column in ("figure", "measured", "beside it"):
         table.add_column(column, justify="right" if column == "measured" else "left", overflow="fold")
@@ -277,8 +295,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.out.exists() and not options.force and options.out.name != "bench.json":
         raise OutputExists(f"{options.out} exists; give --force to replace it")
     record = {
-        "figures": figures.figures, "aims": AIMS, "python": platform.python_version(), "machine": platform.machine(),
-        "command": ["python", "-m", "clusterorch.bench", *(argv if argv is not None else sys.argv[1:])],
+        "figures": figures.figures, "aims": AIMS, "machine": platform.machine(), "seeds": SEEDS,
+        "model_sha256": models.load("reference").sha256,
+        **provenance(["python", "-m", "clusterorch.bench", *(argv if argv is not None else sys.argv[1:])]),
     }  # fmt: skip
     options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return 0

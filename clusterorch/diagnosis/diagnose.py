@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clusterorch.diagnosis.contiguous import contiguous_streams, lay_out
+from clusterorch.diagnosis.contiguous import contiguous_streams, dated, lay_out, wall_clock
 from clusterorch.diagnosis.laid_out import run_laid, started_first
 from clusterorch.diagnosis.timeline import Entry, alignments, distinct, entries, thinned, tracks
 from clusterorch.diagnosis.universe import Universe, build_universe, most_telling_first
@@ -90,10 +90,11 @@ def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Dia
     """Diagnose readings under the model's prior.
 
     Contiguous streams are filtered slice by slice, with absence as evidence; everything else is an
-    excerpt.  `protocol` "excerpt" takes all as excerpts, "covered" insists on contiguous logs.
+    excerpt.  `protocol` "excerpt" takes all as excerpts, "covered" insists on contiguous logs, "complete" says that
+    they hold every line and every sample of the whole job, from the first to the last.
 
     Raises:
-        IngestError: "covered" was asked for and no stream is contiguous.
+        IngestError: "covered" was asked for and no stream is contiguous; "complete", and no line tells the time.
 
     The mixture over alignments of files without a common clock is exact; lines that weigh most and
     the onset are told from the alignment that explains the logs best.
@@ -103,9 +104,14 @@ def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Dia
     limits = {mark.timer: mark.seconds for mark in ingested.limits if mark.seconds > 0}
     grounded = model.with_layout(universe.layout).with_limits(_known_limits(model, limits))
     network = grounded.hidden_network
-    streams = contiguous_streams(network, readings) if protocol != "excerpt" else frozenset()
+    if protocol == "complete":
+        streams = frozenset(signal.stream for signal in network.spec.signal)
+        if not wall_clock(readings):
+            raise IngestError("no line tells the time of day: complete logs are read slice by slice")
+    else:
+        streams = contiguous_streams(network, readings) if protocol != "excerpt" else frozenset()
     if streams:
-        return _laid_out(network, universe, readings, streams, model, ingested)
+        return _laid_out(network, universe, readings, streams, model, ingested, complete=protocol == "complete")
     if protocol == "covered":
         raise IngestError("no stream is contiguous: one must keep talking for at least 20 slices")
     kept = thinned(readings, network, most=max(_FEWEST_SAMPLES, _MOST_CELLS // network.states))
@@ -121,11 +127,11 @@ def diagnose(model: Model, ingested: Ingested, *, protocol: str = "auto") -> Dia
 
 def _laid_out(
     network: Network, universe: Universe, readings: list[Reading], streams: frozenset[str], model: Model,
-    ingested: Ingested,
+    ingested: Ingested, *, complete: bool,
 ) -> Diagnosis:  # fmt: skip
     excerpt = next(p for p in model.spec.protocol if p.name == "excerpt")
     weights = universe.site_weights([b.variant.spec.site for b in network.blocks])
-    laid = lay_out(network, universe, readings, ingested.phases, streams)
+    laid = lay_out(network, universe, dated(readings, ingested.files), ingested.phases, streams, complete=complete)
     run = run_laid(network, make_plan(network), universe, weights, laid, excerpt)
     changes = []
     for reading, before, after in run.changes:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
 from clusterorch.errors import ClusterorchError
-from clusterorch.evaluation import case_report
+from clusterorch.evaluation import case_report, round_trip, round_trip_report
 from clusterorch.evaluation.baselines import DEFAULT_ROWS, read_rows
 from clusterorch.evaluation.cases import Bench, summary
 from clusterorch.evaluation.incidents import read_incidents
-from clusterorch.evaluation.journal import MOST_WORKERS, Journal, made_with, provenance
+from clusterorch.evaluation.journal import MOST_WORKERS, Journal, Record, made_with, provenance
+from clusterorch.evaluation.round_trip import RoundTrip
 
 RESULTS = Path("data/results")
 
@@ -29,17 +30,41 @@ def run_cases(options: argparse.Namespace, console: Console) -> None:
     patterns = [[word.mode, word.pattern.pattern] for word in rows.keywords]
     made = made_with(bench.model, quick=options.quick, keywords=patterns, alone=rows.alone)
     journal = Journal(options.out / "incidents.jsonl", made, restart=options.restart)
-    todo = journal.fill(incidents, lambda name: bench.score(incidents[name]), workers=options.workers)
-    missing = len(incidents.keys() - journal.records.keys())
-    for _ in track(todo, "incidents", total=missing, console=console, disable=not missing):
-        pass
+    _fill(journal, list(incidents), lambda name: bench.score(incidents[name]), options.workers, console)
     records = [journal.records[name] for name in incidents]
     result = summary(records, bench.prior)
     result["made"] = {k: made[k] for k in ("model", "sha256", "formats_sha256")} | provenance(options.command_line)
-    (options.out / "cases.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (options.out / "cases.md").write_text(case_report.markdown(result, records), encoding="utf-8")
+    _keep(options.out / "cases", result, case_report.markdown(result, records))
     console.print(case_report.terminal_table(result))
     console.print(f"written to {options.out}")
+
+
+def run_round_trip(options: argparse.Namespace, console: Console) -> None:
+    """Simulate, write, read and diagnose incidents; write `incidents.jsonl`, `round_trip.json` and `round_trip.md`."""
+    trips = RoundTrip(seed=options.seed, skew=options.skew)
+    made = made_with(trips.reader, seed=options.seed, skew=options.skew)
+    journal = Journal(options.out / "incidents.jsonl", made, restart=options.restart)
+    wanted = list(round_trip.keys(options.incidents))
+    _fill(journal, wanted, trips.run, options.workers, console)
+    result = round_trip.summary([journal.records[key] for key in wanted])
+    result["made"] = made | provenance(options.command_line)
+    _keep(options.out / "round_trip", result, round_trip_report.markdown(result))
+    console.print(round_trip_report.terminal_table(result))
+    console.print(f"written to {options.out}")
+
+
+def _fill(
+    journal: Journal, wanted: Sequence[str], work: Callable[[str], Record], workers: int, console: Console
+) -> None:
+    missing = len([key for key in wanted if key not in journal.records])
+    todo = journal.fill(wanted, work, workers=workers)
+    for _ in track(todo, "incidents", total=missing, console=console, disable=not missing):
+        pass
+
+
+def _keep(file: Path, result: Record, page: str) -> None:
+    file.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    file.with_suffix(".md").write_text(page, encoding="utf-8")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +76,12 @@ def parser() -> argparse.ArgumentParser:
     cases.add_argument("--keywords", type=Path, default=DEFAULT_ROWS, help="patterns of the keyword row")
     cases.add_argument("--quick", action="store_true", help="no retellings and no other priors")
     cases.set_defaults(run=run_cases, out=RESULTS / "cases")
-    for command in (cases,):
+    trips = commands.add_parser("round-trip", help="simulate incidents, write their logs, read them and diagnose")
+    trips.add_argument("--incidents", type=int, default=1000, help="how many, from number 0 on")
+    trips.add_argument("--seed", type=int, default=0)
+    trips.add_argument("--skew", type=float, default=round_trip.WRONG_CLOCKS, help="wrong clocks of hosts, seconds")
+    trips.set_defaults(run=run_round_trip, out=RESULTS / "round_trip")
+    for command in (cases, trips):
         command.add_argument("--out", type=Path, help="folder for the results")
         command.add_argument("--workers", type=int, default=1, choices=range(1, MOST_WORKERS + 1))
         command.add_argument("--restart", action="store_true", help="forget what an earlier run has found")

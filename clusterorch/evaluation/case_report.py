@@ -36,7 +36,7 @@ def terminal_table(result: Record) -> Table:
         title=f"{result['incidents']} incidents; log score in nats, probabilities count as {LEAST:g} at least"
     )
     for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in ("row", "set") else "right")
+        table.add_column(heading, justify="left" if heading in ("row", "set") else "right", no_wrap=True)
     before = None
     for row in cells(result):
         table.add_row("" if row[0] == before else row[0], *row[1:])
@@ -49,26 +49,29 @@ def markdown(result: Record, records: Sequence[Record]) -> str:
     places, single = result["places"], result["rows_of_one_incident"]
     lines = ["# Incidents of known cause", "", *_pipe(HEADINGS, cells(result)), ""]
     lines += [
-        f"Log score: mean log probability of the true mode in nats; probabilities count as {LEAST:g} at least. "
-        "`AC@1 near` counts near misses as right. `prior only` reads nothing; `keywords` takes the first of fifteen patterns that matches anywhere in the logs "
-        "and is certain of it; `uniform prior` and `one site` change nothing but the incident prior; `two signals` leaves out every reading of all other signals.", "",
+        f"Log score: mean log probability of the true mode in nats; probabilities count as {LEAST:g} at least.",
+        "`AC@1 near` counts near misses as right. `prior only` reads nothing; `keywords` takes the first of fifteen",
+        "patterns that matches anywhere in the logs and is certain of it; `uniform prior`, `one site` change nothing",
+        "but the incident prior; `two signals` leaves out every reading of all other signals.",
+        "",
         f"Places: of {places['scored']} incidents whose place is known, the first reported place names it in "
-        f"{places['first']}, one of the first three in {places['first_three']}; "
-        f"it is never named in {_listed(places['not_named'])}.", "",
-        "## Not first", "", *_pipe(
-            ("incident", "truth", "its probability", "said", "near miss"),
-            [[m["incident"], m["truth"], f"{m['probability']:.3f}", m["said"], "yes" if m["near"] else "no"]
-             for m in result["missed"]],
-        ), "",
-        "## Told otherwise", "",
-    ]  # fmt: skip
+        f"{places['first']}, one of the first three in {places['first_three']};",
+        f"it is never named in {_listed(places['not_named'])}.",
+        "",
+        "## Not first",
+        "",
+        *_pipe(("incident", "truth", "its probability", "said", "near miss"), [_missed(m) for m in result["missed"]]),
+        "",
+        "## Told otherwise",
+        "",
+    ]
     if result["moved_most"] is None:
         lines += ["Not measured."]
     else:
         far = [f"{what} ({x:.3f})" for what, x in result["moved_too_far"].items()]
         lines += [
-            f"Hosts renamed, files renamed, all clocks shifted: the posterior over modes moves by {result['moved_most']:.4f} "
-            f"at most (total variation).",
+            "Hosts renamed, files renamed, all clocks shifted: the posterior over modes moves by "
+            f"{result['moved_most']:.4f} at most (total variation).",
             f"By {MOST_MOVED:g} or more: {_listed(far)}.",
         ]
     lines += ["", "## Pattern rows that one incident alone uses", ""]
@@ -80,6 +83,11 @@ def markdown(result: Record, records: Sequence[Record]) -> str:
         ("incident", "set", "truth", "probability", "first", "keywords say", "rank of place", "lines not known"), shown
     )
     return "\n".join(lines) + "\n" + _footer(result)
+
+
+def _missed(miss: Record) -> list[str]:
+    near = "yes" if miss["near"] else "no"
+    return [miss["incident"], miss["truth"], f"{miss['probability']:.3f}", miss["said"], near]
 
 
 def _one(record: Record) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from clusterorch.models.ground import HEALTHY, variant_names
 from clusterorch.models.spec import PHASES, ModelSpec
 from clusterorch.probability.noise import causal_uniform, stream_key
 from clusterorch.simulation.trace import Trace, simulate
+from clusterorch.telemetry.printing import STAMPED_LIMITS
 
 LAYOUTS = ("1x8", "2x4", "4x4")
 SLICES = 120
 EARLIEST, LATEST = 20, 70  # slices in which what may begin at any time begins
 _DRAWS = 3  # slices within which what begins with the job begins
 _STEP, _SAVE = "step", "save"
+LIMIT_SIGNAL, LIMIT_TIMER = "limit_class", "watchdog"  # what states a limit, and the timer that it is of
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,11 @@ class Plan:
     do: tuple[str, ...] = field(default=())
 
     def simulate(self, model: Model, slices: int = SLICES, **options: Any) -> Trace:
-        """The episode, on a model of this layout."""
+        """The episode, on a model of this layout; nothing else begins in it."""
+        nothing = np.zeros_like(model.network.onset)
         return simulate(
             model, slices, seed=self.seed, domain="round trip", first_instance=self.number, fault=self.variant,
-            at=self.at, start=self.start, do=self.do, **options,
+            at=self.at, start=self.start, do=self.do, onset=nothing, **options,
         )  # fmt: skip
 
 
@@ -91,3 +94,46 @@ def phases_of(spec: ModelSpec, variant: str) -> tuple[str, ...]:
     mode, _, name = variant.partition(".")
     declared = spec.benign if mode == HEALTHY else next(m.variant for m in spec.mode if m.name == mode)
     return tuple(next(one for one in declared if one.name == name).phases or ())
+
+
+def one_limit(world: Model, plan: Plan) -> tuple[Model, Trace]:
+    """The episode under the limit that its own lines state, and the model with that limit.
+
+    A limit is published: the timer runs to it and every line prints it.  So the first class that a line of the episode
+    draws is that of the whole episode, which is simulated again, same noise, with the timer set accordingly.
+    """
+    trace = plan.simulate(world)
+    stated = trace.signal(LIMIT_SIGNAL)
+    drawn = stated[np.nan_to_num(stated) > 0.0]
+    if not len(drawn):
+        return world, trace
+    values = world.signals[LIMIT_SIGNAL].values
+    name = values[int(drawn[0])]
+    seconds = STAMPED_LIMITS[name] / 1000.0
+    if seconds != next(t.seconds for t in world.spec.timer if t.name == LIMIT_TIMER):
+        other = world.with_limits({LIMIT_TIMER: seconds})
+        again = plan.simulate(other)
+        if (np.nan_to_num(again.signal(LIMIT_SIGNAL)) > 0.0).any():
+            world, trace = other, again
+        else:  # under that limit nothing would have stated it
+            name = _usual(world)
+    return world, _stating(trace, values.index(name), name)
+
+
+def _usual(world: Model) -> str:
+    """The class of the limit that the model declares."""
+    seconds = next(t.seconds for t in world.spec.timer if t.name == LIMIT_TIMER)
+    return next((name for name, ms in STAMPED_LIMITS.items() if ms / 1000.0 == seconds), "usual")
+
+
+def _stating(trace: Trace, number: int, name: str) -> Trace:
+    """The same episode; whatever states a limit states this class."""
+    start, stop = trace.metadata["signals"][LIMIT_SIGNAL]
+    values = trace.values.copy()
+    block = values[:, start:stop]
+    block[np.nan_to_num(block) > 0.0] = float(number)
+    events = [
+        replace(e, payload=e.payload | {"class": number, "value": name}) if e.kind == LIMIT_SIGNAL else e
+        for e in trace.events
+    ]
+    return replace(trace, values=values, events=events)

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -89,10 +88,20 @@ class Journal:
                 self.add(work(key))
                 yield self.records[key]
             return
+        global _work
+        _work = work  # what the processes inherit: a bound method drags compiled models along, which are better shared
         with ProcessPoolExecutor(min(workers, MOST_WORKERS), mp_context=get_context("fork")) as pool:
-            for record in pool.map(work, missing):
+            for record in pool.map(_inherited, missing):
                 self.add(record)
                 yield record
+
+
+_work: Callable[[str], Record] | None = None
+
+
+def _inherited(key: str) -> Record:
+    assert _work is not None
+    return _work(key)
 
 
 def _parsed(line: str) -> Record | None:
@@ -102,8 +111,3 @@ def _parsed(line: str) -> Record | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def command_line() -> list[str]:
-    """The command line of this run, without the place of the interpreter."""
-    return ["python", "-m", "clusterorch.evaluation", *sys.argv[1:]]

@@ -120,11 +120,11 @@ class Excerpts:
         return table[rows, kind.value]
 
     @cached_property
-    def _cached(self) -> dict[int, tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]]:
+    def _cached(self) -> dict[int, tuple[np.ndarray, np.ndarray, list[np.ndarray]]]:
         return {}
 
-    def _tables(self, phase: int) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        """Background [K]; by pattern: shown at all [sites, K], and by relation [K, 3]."""
+    def _tables(self, phase: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Background [K]; shown at all [sites of all patterns, K]; by pattern, by relation [K, 3]."""
         if phase not in self._cached:
             background = self._shown_background(phase)
             shown, relation = [], []
@@ -134,7 +134,7 @@ class Excerpts:
                 rows = [rows_of.get(kind.signal, np.full(3, quiet[kind.signal])) for kind in self.kinds]
                 relation.append(np.stack([self.probability(k, row) for k, row in zip(self.kinds, rows, strict=True)]))
                 shown.append(self._shown(pattern.site_kind, rows))
-            self._cached[phase] = (background, shown, relation)
+            self._cached[phase] = (background, np.concatenate(shown), relation)
         return self._cached[phase]
 
     def _shown_background(self, phase: int) -> np.ndarray:
@@ -178,10 +178,18 @@ class Excerpts:
             )
         return self._relations[key]
 
+    @cached_property
+    def _counts(self) -> dict[tuple[str, str], np.ndarray]:
+        return {}
+
     def counts(self, site_kind: str, entity_kind: str) -> np.ndarray:
         """[sites, 3] how many real entities are at rest, near, at each site."""
-        relation, real = self.relations(site_kind, entity_kind), self.present[entity_kind]
-        return np.stack([((relation == r) & real).sum(axis=1) for r in range(3)], axis=1).astype(float)
+        key = (site_kind, entity_kind)
+        if key not in self._counts:
+            relation, real = self.relations(*key), self.present[entity_kind]
+            counted = [((relation == r) & real).sum(axis=1) for r in range(3)]
+            self._counts[key] = np.stack(counted, axis=1).astype(float)
+        return self._counts[key]
 
     def ratios(self, mark: Mark, phase: int, shown: Shown) -> np.ndarray:
         """[pattern_size] log likelihood ratio of a mark against the empty slot; updates `shown`."""
@@ -192,21 +200,24 @@ class Excerpts:
         result = np.zeros(self.plan.pattern_size)
         if not new_entity:
             return result
-        background, by_site, by_relation = self._tables(phase)
+        background, shown_at_all, by_relation = self._tables(phase)
+        if new_kind:
+            base = np.log(background[number] / background[unseen].sum())
+            ratio = np.log(shown_at_all[:, number] / shown_at_all[:, unseen].sum(axis=1))
+            result[: len(ratio)] = ratio - base
         entity_kind = self.network.spec.signal[mark.kind.signal].entity
-        first = self.plan.pattern_range[phase]
-        base = np.log(background[number] / background[unseen].sum()) if new_kind else 0.0
         total = float(self.present[entity_kind].sum())
+        if not mark.entities or total <= 1:
+            return result
+        first = self.plan.pattern_range[phase]
+        told: dict[tuple[str, bytes], np.ndarray] = {}  # most patterns show the kind as the background does
         for j, pattern in enumerate(self.network.patterns[phase]):
             at, sites = self.plan.pattern_out[first + j], self.plan.pattern_sites[first + j]
-            value = np.zeros(sites)
-            if new_kind:
-                chances = by_site[j]
-                value += np.log(chances[:, number] / chances[:, unseen].sum(axis=1)) - base
-            if mark.entities and total > 1:
-                kinds = pattern.site_kind, entity_kind
-                value += self._entity_term(*kinds, by_relation[j][number], mark.entities, named, total)
-            result[at : at + sites] = value
+            chances = by_relation[j][number]
+            key = pattern.site_kind, chances.tobytes()
+            if key not in told:
+                told[key] = self._entity_term(pattern.site_kind, entity_kind, chances, mark.entities, named, total)
+            result[at : at + sites] += told[key]
         return result
 
     def _entity_term(

@@ -16,8 +16,10 @@ from clusterorch.telemetry.operators import related
 from clusterorch.telemetry.patterns import Formats
 from clusterorch.telemetry.readings import EntityRef, Finding, Ingested, Reading, Sample
 from clusterorch.telemetry.rows import Operator
+from clusterorch.telemetry.spans import goes_on, stays, taken_back, unfinished
 from clusterorch.telemetry.spreads import far_apart
 from clusterorch.telemetry.stacks import Stacks, minority
+from clusterorch.telemetry.starts import Start, told_beside_starts
 from clusterorch.telemetry.timestamps import NO_YEAR, in_year, year_of
 
 MOST_OF_A_PATTERN = 100_000
@@ -36,6 +38,7 @@ class Gathering:
         self.complaints: list[Reading] = []
         self.dumps: list[Dump] = []
         self.stacks: list[tuple[str, Stacks]] = []
+        self.starts: list[Start] = []
         self.order = 0
         self._frames = 0
         self._kept: Counter[str] = Counter()
@@ -80,7 +83,7 @@ class Gathering:
             set(result.hosts),
         )
         twin.samples, twin.complaints = list(self.samples), list(self.complaints)
-        twin.stacks, twin.dumps = list(self.stacks), list(self.dumps)
+        twin.stacks, twin.dumps, twin.starts = list(self.stacks), list(self.dumps), list(self.starts)
         twin._kept, twin._dropped = Counter(self._kept), Counter(self._dropped)
         return twin
 
@@ -88,16 +91,28 @@ class Gathering:
         """Everything, relations included."""
         self._stacks()
         self._years()
+        self._take_back()
         for operator in self.formats.operator.values():
             mine = [sample for sample in self.samples if sample.measure == operator.measure]
             self._add(related(operator, mine, self.result.phases, self.complaints, self.dumps, self._host_of))
             self._add(self._of_the_run(operator, mine))
+            if operator.kind == "at_start":
+                self.result.readings = told_beside_starts(operator, self.result.readings, self.starts)
         self._addresses()
         settle(self.result, self.formats)
         self.result.readings.sort(key=lambda reading: reading.order)
         for pattern, count in sorted(self._dropped.items()):
             self.note("", "too_many", f"{count} more lines of {pattern} were counted but not kept")
         return self.result
+
+    def _take_back(self) -> None:
+        for operator in self.formats.operator.values():
+            if operator.kind != "takes_back":
+                continue
+            mine = [sample for sample in self.samples if sample.measure == operator.measure]
+            gone = set(taken_back(operator, mine, self.result.readings))
+            self.result.readings = [reading for reading in self.result.readings if reading not in gone]
+            self.complaints = [reading for reading in self.complaints if reading not in gone]
 
     def _of_the_run(self, operator: Operator, mine: list[Sample]) -> list[Reading]:
         """What a run says about itself over many lines: its losses, its copies, its slowest member."""
@@ -106,6 +121,12 @@ class Gathering:
             return jump_at_load(operator, mine, positions, self.result.phases)
         if operator.kind == "undersized":
             return undersized(operator, mine)
+        if operator.kind == "open_span":
+            return unfinished(operator, mine)
+        if operator.kind == "repeats":
+            return stays(operator, self.result.readings)
+        if operator.kind == "goes_on":
+            return goes_on(operator, mine, self.result.readings)
         return far_apart(operator, mine) if operator.kind == "far_apart" else []
 
     def _add(self, readings: Iterable[Reading]) -> None:
@@ -151,6 +172,7 @@ class Gathering:
         result.limits = [moved(mark) for mark in result.limits]
         self.complaints = [moved(reading) for reading in self.complaints]
         self.samples = [sample._replace(base=moved(sample.base)) for sample in self.samples]
+        self.starts = [moved(start) for start in self.starts]
         for summary in result.files:
             if summary.clock == "wall" and summary.first is not None and not _has_year(summary.first):
                 summary.first = _nearest(summary.first, year, middle)

@@ -81,7 +81,7 @@ def _earlier(loss: _Loss, first: _Loss) -> bool:
     one, other = loss.sample.base, first.sample.base
     if one.clock == other.clock == "wall" and one.time is not None and other.time is not None:
         return one.time < other.time
-    return loss.position is not None and first.position is not None and loss.position < first.position
+    return loss.position is not None and first.position is not None and loss.position <= first.position
 
 
 def _age(loss: _Loss) -> tuple[float, float]:

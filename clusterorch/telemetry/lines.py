@@ -65,6 +65,7 @@ class Wrap(NamedTuple):
     ends: str | None
     continues: re.Pattern[str]
     most: int
+    border: str | None = None
 
 
 def not_text(head: bytes) -> str | None:
@@ -188,7 +189,7 @@ class Joining:
             for wrap in self._wraps:
                 if wrap.token in text and (wrap.ends is None or wrap.ends not in text):
                     if wrap.starts.search(text):
-                        self._at, self._held, self._wrap = number, [text.rstrip()], wrap
+                        self._at, self._held, self._wrap = number, [_without(wrap.border, text)], wrap
                     break
             if self._wrap is None:
                 yield number, text
@@ -198,7 +199,7 @@ class Joining:
         piece = self._wrap.continues.search(text, 0, LONGEST_LINE)
         if not piece or len(self._held) >= self._wrap.most or self._wrap.starts.search(text):
             return False
-        self._held.append(text[piece.start("piece") :].strip())
+        self._held.append(_without(self._wrap.border, text[piece.start("piece") :]).strip())
         return True
 
     def rest(self) -> Iterator[tuple[int, str]]:
@@ -206,6 +207,11 @@ class Joining:
         if self._wrap is not None:
             yield self._at, " ".join(self._held)
         self._held, self._wrap = [], None
+
+
+def _without(border: str | None, text: str) -> str:
+    text = text.rstrip()
+    return text if border is None else text.removesuffix(border).rstrip()
 
 
 def joined(lines: Iterable[tuple[int, str]], wraps: Sequence[Wrap]) -> Iterator[tuple[int, str]]:

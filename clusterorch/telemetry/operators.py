@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 
 from clusterorch.telemetry import desync
@@ -15,6 +16,10 @@ from clusterorch.telemetry.versions import conflict
 
 _LOAD_OVER_REST = 1.25  # by which load must differ from the least that is seen
 _BASELINE_SHARE = 4  # the baseline is the median of the first quarter
+_SELDOM_SHARED = 100  # a count that two communicators of a job seldom have in common
+_FEWEST_STEPS = 3  # from one value of a series to the next
+# From the lower quartile of steps, which no spike reaches, to the standard deviation of the values.
+_SPREAD_OF_STEPS = 1.0 / (0.3186 * math.sqrt(2.0))
 _FEWEST_OF_ONE = 3  # what comes twice may do so by chance
 
 
@@ -64,6 +69,7 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
         values = _settled(operator, group, [order for name, order in settling if name == file])
         if len(values) < 2:
             continue
+        series = values
         quarter = max(1, len(values) // _BASELINE_SHARE)
         if operator.level == "load":
             ranked = sorted(sample.number for sample in values)
@@ -72,11 +78,23 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
         else:
             level = median(sample.number for sample in values[:quarter])
             values = values[quarter:]
+        unit = _calm(operator, [math.log(sample.number) for sample in series])
         readings += [
-            sample.base._replace(signal=operator.signal, stream=operator.stream, value=math.log(sample.number / level))
+            sample.base._replace(
+                signal=operator.signal, stream=operator.stream, value=unit * math.log(sample.number / level)
+            )
             for sample in values
         ]
     return readings
+
+
+def _calm(operator: Operator, logs: list[float]) -> float:
+    """By what the ratios of a series shrink that jumps about more than a calm one: its own steps are the measure."""
+    steps = sorted(abs(after - before) for before, after in pairwise(logs))
+    if operator.scatter is None or len(steps) < _FEWEST_STEPS:
+        return 1.0
+    own = steps[(len(steps) - 1) // 4] * _SPREAD_OF_STEPS
+    return min(1.0, operator.scatter / own) if own > 0 else 1.0
 
 
 def _grouped(operator: Operator, samples: Iterable[Sample]) -> Iterable[tuple[tuple, list[Sample]]]:
@@ -106,13 +124,19 @@ def _settled(operator: Operator, group: list[Sample], marks: list[int]) -> list[
 def differs(operator: Operator, samples: Iterable[Sample]) -> list[Reading]:
     """Members that do something else than the others at the same point.
 
-    Samples are aligned by the fields of `align`, all of which must be known.  Nothing is said if a member
-    comes twice (two communicators count alike), if members are missing, or if no small minority differs.
+    Samples are aligned by the fields of `align`, all of which must be known.  A field that no sample of a file has is
+    one that its dialect does not print; the others then have to be large numbers, as two communicators that count
+    apart seldom stand at the same one.  Nothing is said if a member comes twice (two communicators count alike), if
+    members are missing, or if no small minority differs.
     """
     points: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
+    samples = list(samples)
+    printed = {(sample.base.file, name) for sample in samples for name in operator.align if sample.fields.get(name)}
     for sample in samples:
-        aligned = [sample.fields.get(name, "") for name in operator.align]
-        if all(aligned):
+        names = [name for name in operator.align if (sample.base.file, name) in printed]
+        aligned = [sample.fields.get(name, "") for name in names]
+        whole_key = len(names) == len(operator.align)
+        if all(aligned) and (whole_key or all(_number((word,)) >= _SELDOM_SHARED for word in aligned)):
             points[sample.base.file, *aligned].append(sample)
     readings = []
     for point in points.values():

@@ -66,7 +66,7 @@ class Formats:
     def wraps(self) -> tuple[Wrap, ...]:
         """How records that were broken over several lines are told."""
         return tuple(
-            Wrap(row.token, re.compile(row.starts), row.ends, re.compile(row.continues), row.most)
+            Wrap(row.token, re.compile(row.starts), row.ends, re.compile(row.continues), row.most, row.border)
             for row in self.wrapped.values()
         )
 

@@ -29,7 +29,10 @@ _PREFIX = re.compile(
     )
 )
 _GLOG = re.compile(r"\[?(?:[IWEF] )?[\w./+-]{0,120}\.(?:cpp|cc|py|cu|go|c|h|hpp):\d{1,6}\]:? ?")
-_AFTER_TIME = re.compile(r"[\],:]{0,3}(?: {1,8}\d{1,16})?(?: {1,8}(?=[\w./+-]{1,120}:\d{1,6}\]))?")
+# A number behind a time is a thread only where the place in a source file follows; in a listing it is a size.
+_AFTER_TIME = re.compile(
+    r"[\],:]{0,3}(?: {1,8}\d{1,16}(?= {1,8}[\w./+-]{1,120}:\d{1,6}\]))?(?: {1,8}(?=[\w./+-]{1,120}:\d{1,6}\]))?"
+)
 _SYSLOG = re.compile(
     rf" (?P<host>{_HOST}) (?:(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) )?"
     r"(?:[\w./#-]{1,64}(?:\[\d{1,9}\])?): ?|(?=%[A-Z]))"

@@ -25,7 +25,7 @@ _DIALECT, _CLOCK, _CHATTER = 7, 8, 9  # ... in whose words, how wrong a clock is
 _MOMENT = 0.002  # seconds between the lines of one event
 _CHATTY = 0.02  # share of slices in which a host says something that means nothing
 _HOURS = 12  # of time zones, on either side
-_STAMPED_LIMITS = {"small": 5_000, "usual": 600_000, "long": 3_600_000}  # ms; what a class of limits is printed as
+STAMPED_LIMITS = {"small": 5_000, "usual": 600_000, "long": 3_600_000}  # ms; what a class of limits is printed as
 
 
 class Line(NamedTuple):
@@ -294,7 +294,7 @@ class Printer:
         """Numbers of a slice that lines about something else show too."""
         said: dict[str, Any] = {} if self._loss is None else {"loss": self._loss}
         if "limit_class" in self._places and (x := float(values[self._places["limit_class"]][0])) > 0.0:
-            said["limit_ms"] = _STAMPED_LIMITS.get(self.signals["limit_class"].values[int(x)], 600_000)
+            said["limit_ms"] = STAMPED_LIMITS.get(self.signals["limit_class"].values[int(x)], 600_000)
             said["ran_ms"] = said["limit_ms"] + 42
         if "barrier_waited" in self._places and float(values[self._places["barrier_waited"]][0]) > 0.0:
             said["elements"] = 1
@@ -310,7 +310,9 @@ class Printer:
         text = saying.render(fields, value if saying.values or saying.bins or isinstance(saying.text, dict) else None)
         file = saying.file.format(**fields) if saying.file else None
         kind = (signal.name, str(value or ""))
-        return Line(time, fields["host"], saying.stream, _stamped(text, fields), kind, signal.verbosity, file)
+        # A listing in a file of its own passes no log shipper.
+        text = text if file else _stamped(text, fields)
+        return Line(time, fields["host"], saying.stream, text, kind, signal.verbosity, file)
 
     def _pieces(self, carrier: Saying, values: np.ndarray, fields: dict[str, Any]) -> str:
         """The pieces that other signals and measures add to a carrier's line, in order of the rows."""

@@ -18,6 +18,7 @@ from clusterorch.telemetry.budgets import Intake, Limits, Meter, bounded
 from clusterorch.telemetry.counters import Counters
 from clusterorch.telemetry.device_tables import DeviceTables, Found
 from clusterorch.telemetry.gathering import Gathering
+from clusterorch.telemetry.glued_lines import unglued
 from clusterorch.telemetry.linearity import LONGEST_MATCHED
 from clusterorch.telemetry.lines import Damage, Joining, clean_lines, not_text
 from clusterorch.telemetry.patterns import Compiled, Formats
@@ -155,7 +156,7 @@ class FileReader:
 
     def feed(self, stream: Readable, first: int = 1) -> None:
         """Read more lines, numbered from `first`; a record that may go on is held back until `flush`."""
-        self._take(self._joining.lines(unwrapped(clean_lines(stream, self._damage, first))))
+        self._take(self._joining.lines(unglued(unwrapped(clean_lines(stream, self._damage, first)))))
         self._settle_lines()
 
     def flush(self) -> bool:

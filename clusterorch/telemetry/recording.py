@@ -9,6 +9,7 @@ from clusterorch.telemetry.entities import pci_name, refer, speaker_of, uuid_nam
 from clusterorch.telemetry.gathering import Gathering
 from clusterorch.telemetry.readings import EntityRef, LimitMark, PhaseMark, Place, Reading, Sample
 from clusterorch.telemetry.rows import UNITS, Pattern
+from clusterorch.telemetry.starts import MOST_STARTS, Start
 
 _MOST_PLACES = 100_000
 _MOST_OCCURRENCES = 10**9
@@ -72,6 +73,8 @@ class Recorder:
                 self.section[name] = groups[name] or ""
         if row.place and len(self._result.places) < _MOST_PLACES:
             self._result.places.append(_place(row, groups, line.context))
+        if row.start and len(self._gathering.starts) < MOST_STARTS:
+            self._gathering.starts.append(Start(line.file, line.time, line.clock, line.order))
         if row.phase is not None:
             self._mark(row, line)
         if row.limit is not None:

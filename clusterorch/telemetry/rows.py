@@ -146,6 +146,7 @@ class Pattern(Value):
     entity: EntityRule | None = None
     split: str | None = None
     complaint: bool = False
+    start: bool = False  # something starts: the host, a driver, a port
     indented_tail: bool = False
     within: str | None = None
     yields_to: Words = []
@@ -188,8 +189,9 @@ class Pattern(Value):
     def silent(self) -> bool:
         """Whether the row only says that the line is known."""
         return not (
-            self.signal or self.measure or self.phase or self.limit or self.place or self.section or self.indented_tail
-        )
+            self.signal or self.measure or self.phase or self.limit or self.place or self.section
+            or self.indented_tail or self.start
+        )  # fmt: skip
 
     @property
     def expectations(self) -> list[Expect]:
@@ -283,6 +285,7 @@ class Wrapped(Row):
     starts: str
     continues: str
     ends: str | None = None
+    border: str | None = None  # what closes each line, and belongs to none
     most: int = Field(default=4, ge=2, le=8)
 
     @field_validator("starts", "continues")
@@ -297,14 +300,18 @@ class Operator(Row):
 
     kind: Literal[
         "ratio_to_own_baseline", "differs", "minority", "first_of", "one_of_many", "conflict",
-        "jump_at_load", "undersized", "far_apart",
+        "jump_at_load", "undersized", "far_apart", "at_start", "open_span", "repeats", "goes_on", "takes_back",
         "recorder_behind", "recorder_unstarted", "recorder_differs",
     ]  # fmt: skip
     signal: Name
     stream: Stream
     measure: Name | None = None
+    over: Name | None = None  # the signal whose readings are compared, in place of a measure
+    breaks: Name | None = None  # a signal that ends a row of them
     level: Literal["beginning", "load"] = "beginning"
-    least: float = Field(default=0.0, ge=0)  # a level below it is no load
+    least: float = Field(default=0.0, ge=0)  # a level below it is no load; fewer in a row do not repeat
+    within: int = Field(default=12, ge=1)  # lines
+    scatter: float | None = Field(default=None, gt=0)  # of a calm series, on the log scale
     settles_after: list[str] = []
     compare: list[str] = []
     align: list[str] = []
@@ -313,6 +320,8 @@ class Operator(Row):
     majority: str | None = None
     thread: str | None = None
     largest_share: float = Field(default=1 / 3, gt=0, lt=0.5)
+    after: Name | None = None  # of a signal that counts beside a start if it follows this one
+    seconds: float = Field(default=120.0, gt=0)  # how far a start reaches
     position: str | None = None  # the measure that says how far a run has come, read from the same line
     factor: float = Field(default=2.0, gt=0)
 

@@ -13,7 +13,7 @@ _HEAD = re.compile(
 )
 _BODY = re.compile(
     r"\|\s{0,4}(?P<fan>\d{1,3}%|N/A|ERR!|\[N/A\])\s{1,6}(?P<temp>\d{1,3}C|N/A|ERR!)\s{1,6}(?P<perf>P\d{1,2}|N/A|ERR!)"
-    r"\s{1,12}(?P<power>\d{1,5}W|N/A|ERR!|Unknown Error)\s{0,4}/\s{0,4}(?P<cap>\d{1,5}W|N/A|ERR!)\s{0,4}\|"
+    r"\s{1,24}(?P<power>\d{1,5}W|N/A|ERR!|Unknown Error)\s{0,4}/\s{0,4}(?P<cap>\d{1,5}W|N/A|ERR!)\s{0,4}\|"
     r"\s{0,12}(?P<used>\d{1,8})MiB\s{0,2}/\s{0,8}(?P<total>\d{1,8})MiB\s{0,4}\|\s{0,12}(?P<util>\d{1,3}%|N/A|ERR!)"
 )
 _FRAME = re.compile(

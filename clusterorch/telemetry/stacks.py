@@ -7,6 +7,7 @@ gdb and cuda-gdb.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +38,11 @@ _OUTERMOST = ("<module>", "_start", "main", "Py_BytesMain", "Py_RunMain", "__lib
 _DEVICE = "compute"
 _MAIN = "MainThread"
 _HEADS = ("Thread ", "Process ", "Current thread ")
+_WAITS = re.compile(r"torch/(?:distributed|cuda|_|autograd)|c10d|threading\.py|queue\.py|selectors\.py|\.so\b|^$")
+_EXCHANGE = re.compile(
+    r"(?:^|[_./])(?:p2p|send|recv|broadcast|all_?reduce|all_?gather|all_?to_?all|reduce_scatter|barrier|communicate)"
+)
+_FEWEST_TOGETHER = 3
 _MOST_THREADS = 10_000
 _MOST_FRAMES = 96
 
@@ -58,6 +64,16 @@ class Thread:
     def main(self) -> bool:
         """Whether it runs the program itself: it begins where programs begin."""
         return bool(self.frames and self.frames[-1][0] in _OUTERMOST)
+
+    @property
+    def position(self) -> str | None:
+        """Where the program itself stands: the innermost function that is not of a library that only waits."""
+        return next((f"{function} ({file})" for function, file in self.frames if not _WAITS.search(file)), None)
+
+    @property
+    def communicates(self) -> bool:
+        """Whether one of its frames is called like an exchange with other members."""
+        return any(_EXCHANGE.search(function) or _EXCHANGE.search(file) for function, file in self.frames)
 
     def waits(self, rows: list[Wait]) -> Wait | None:
         """The first declared row that one of its frames matches."""
@@ -137,6 +153,16 @@ def elsewhere(operator: Operator, waiting: Sequence[tuple[EntityRef, str]]) -> l
     return apart
 
 
+def alone(operator: Operator, waiting: Sequence[tuple[Thread, str]]) -> list[int]:
+    """The one in another communication than all its peers, which stand at one place, if there are three of them."""
+    positions = [thread.position for thread, _ in waiting]
+    (usual, most), *_ = Counter(positions).most_common(1) or [(None, 0)]
+    together = all(wait == operator.majority for (_, wait), at in zip(waiting, positions, strict=True) if at == usual)
+    if usual is None or not together or most < _FEWEST_TOGETHER or most != len(positions) - 1:
+        return []
+    return [at for at, (thread, _) in enumerate(waiting) if positions[at] != usual and thread.communicates]
+
+
 def owner(thread: Thread, host: str | None, rank: int | None) -> EntityRef:
     """The rank that a thread belongs to; `rank` is what the name of the file says."""
     if thread.rank is not None or rank is not None:
@@ -188,6 +214,7 @@ def minority(
         if len({entity for _, _, entity, _ in group}) < 3:
             continue
         apart = elsewhere(operator, [(entity, wait) for _, _, entity, wait in group])
+        apart = apart or alone(operator, [(thread, wait) for _, thread, _, wait in group])
         if apart:
             return [_reading(operator, *group[at]) for at in apart]
     return []

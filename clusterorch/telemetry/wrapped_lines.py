@@ -79,7 +79,7 @@ def _only_wraps(record: Mapping[str, Any]) -> bool:
     if "MESSAGE" in record:
         return True
     structured = [name for name, value in record.items() if isinstance(value, dict | list) and name not in _ENVELOPE]
-    return not structured and "xid" not in record
+    return not structured and "xid" not in record and "HealthEvent" not in (record.get("event") or ())
 
 
 def _time(record: Mapping[str, Any]) -> str | None:

@@ -35,7 +35,8 @@ def test_weights_add_up_to_the_whole_change(by_entity):
 
 def test_an_item_outside_the_evidence_weighs_nothing_and_leaving_out_all_but_one_is_its_weight():
     values = np.full(NET.width, np.nan)
-    values[NET.slice_of(NET.signal_index("xid"))] = [1.0, 0.0]
+    engine = next(s.values.index("engine") for s in NET.spec.signal if s.name == "xid")
+    values[NET.slice_of(NET.signal_index("xid"))] = [engine, 0.0]
     alone = [*EVIDENCE[:2], SliceEvidence(values)]
     weights = [w for w in prequential_weights(NET, alone) if w.slice_index == 2 and w.signal]
     left = leave_one_out(NET, alone)

@@ -71,7 +71,7 @@ def test_covered_logs():
 
 def test_excerpts():
     world = excerpt_world()
-    assert_right("excerpt", pasted(world, world, 2_000, seed=3, again=0.2))
+    assert_right("excerpt", pasted(world, world, 1_500, seed=3, again=0.2))
 
 
 @pytest.mark.long
@@ -114,9 +114,9 @@ def test_a_wrong_excerpt_prior_is_noticed():
 
 
 def test_lines_trusted_too_much_are_noticed():
-    """Three lines of ten name an unrelated entity; the believer thinks it is one in fifty."""
-    careless = EXCERPT.model_copy(update={"entity_contamination": 0.3})
-    assert_noticed("whom", pasted(excerpt_world(), excerpt_world(), 1_000, seed=10, drawn_by=careless))
+    """Four lines of five name an unrelated entity; the believer thinks it is one in fifty."""
+    careless = EXCERPT.model_copy(update={"entity_contamination": 0.8})
+    assert_noticed("whom", pasted(excerpt_world(), excerpt_world(), 500, seed=10, again=0.3, drawn_by=careless))
 
 
 def test_items_read_one_place_too_late_are_noticed():

@@ -1,6 +1,9 @@
 """Small worlds for the tests of the simulator."""
 
 from functools import cache
+from typing import Any
+
+import pytest
 
 from clusterorch import models
 from clusterorch.models import Model
@@ -61,6 +64,16 @@ def twisted() -> Model:
 def variants() -> list[str]:
     """Names of all variants."""
     return world().variants
+
+
+def each_mode() -> list[Any]:
+    """All variants as parameters: that of each mode with the most configurations, and marked `long` the others."""
+    blocks = world().network.blocks
+    richest = {}
+    for block in sorted(blocks, key=lambda b: -len(b.chain.configurations)):
+        richest.setdefault(block.variant.mode, block.variant.name)
+    names = [block.variant.name for block in blocks]
+    return [pytest.param(n, marks=[] if n in richest.values() else pytest.mark.long) for n in names]
 
 
 def run(simulator: Simulator, slices: int, *names: str) -> dict:

@@ -86,7 +86,7 @@ def test_a_count_repeated_across_the_cluster_is_multiplied(tmp_path):
 def test_a_number_of_zero_nan_iterations_is_no_nan(tmp_path):
     (tmp_path / "a.log").write_text(
         " iteration 7/ 9 | lm loss: 2.0E+00 | grad norm: 0.000 | number of nan iterations:   0 |\n"
-        " iteration 8/ 9 | grad norm: nan | number of nan iterations:   0 |\n"
+        " iteration 8/ 9 | grad norm: 0.000 | number of nan iterations:   0 |\n"
         " iteration 9/ 9 | lm loss: 2.0E+00 | grad norm: 0.000 | number of nan iterations:   1 |\n"
     )
     losses = [reading.value for reading in read_paths([tmp_path], FORMATS).readings if reading.signal == "loss"]
