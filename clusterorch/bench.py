@@ -261,7 +261,11 @@ def bench_logs(figures: Figures, *, quick: bool) -> None:
     sizes = (1, 2, 4) if quick else (25, 50, 100, 200)
     costs = measure(models.load("reference").format_files, sizes)
     size, seconds = costs.by_size[-1]
-    figures.add("logs_mb_per_s", costs.megabytes_a_second, f"{size:.0f} MB in {seconds:.1f} s, a twentieth of it written by the simulator")
+    figures.add(
+        "logs_mb_per_s",
+        costs.megabytes_a_second,
+        f"{size:.0f} MB in {seconds:.1f} s, a twentieth of it written by the simulator",
+    )
     if costs.grep_seconds:
         beside = f"grep -c -F for the same {costs.texts:,} texts: {costs.grep_seconds:.2f} s"
         figures.add("logs_over_grep", seconds / costs.grep_seconds, beside)

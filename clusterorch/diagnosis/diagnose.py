@@ -144,6 +144,9 @@ def _laid_out(
     if run.set_aside:
         text = f"{run.set_aside} slices that no state of the model explains were set aside"
         limitations.append(Finding("", None, "set_aside", text))
+    if laid.undated:
+        text = f"{len(laid.undated)} readings tell no time and are left out: nobody knows which slice they are of"
+        limitations.append(Finding("", None, "undated", text))
     text = f"read slice by slice, absence counts: {', '.join(sorted(streams))}"
     limitations.append(Finding("", None, "contiguous", text))
     return Diagnosis(

@@ -130,13 +130,6 @@ def _marks(network: Network, plan: Plan, universe: Universe, laid: Laid, protoco
                 patterns = excerpts.ratios(made[0], phase, shown)
                 if patterns.any():
                     result[-1].append((reading, patterns))
-    # What tells no time was gathered when it was over.
-    for reading in laid.undated:
-        made = observation(reading, index[reading.signal], network, universe)
-        if made is not None and made[0] is not None:
-            patterns = excerpts.ratios(made[0], laid.phases[-1], shown)
-            if patterns.any():
-                result[-1].append((reading, patterns))
     return result
 
 

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import track
 
 from clusterorch.errors import ClusterorchError
-from clusterorch.evaluation import case_report, round_trip, round_trip_report
+from clusterorch.evaluation import case_report, excerpt_report, excerpts, round_trip, round_trip_report
 from clusterorch.evaluation.baselines import DEFAULT_ROWS, read_rows
 from clusterorch.evaluation.cases import Bench, summary
+from clusterorch.evaluation.excerpts import Excerpting
 from clusterorch.evaluation.incidents import read_incidents
 from clusterorch.evaluation.journal import MOST_WORKERS, Journal, Record, made_with, provenance
 from clusterorch.evaluation.round_trip import RoundTrip
@@ -53,6 +54,20 @@ def run_round_trip(options: argparse.Namespace, console: Console) -> None:
     console.print(f"written to {options.out}")
 
 
+def run_excerpts(options: argparse.Namespace, console: Console) -> None:
+    """Paste, print, read and diagnose excerpts; write `excerpts.jsonl`, `excerpts.json` and `excerpts.md`."""
+    made_of = Excerpting(seed=options.seed)
+    made = made_with(made_of.reader, seed=options.seed)
+    journal = Journal(options.out / "excerpts.jsonl", made, restart=options.restart)
+    wanted = list(round_trip.keys(options.incidents))
+    _fill(journal, wanted, made_of.run, options.workers, console)
+    result = excerpts.summary([journal.records[key] for key in wanted])
+    result["made"] = made | provenance(options.command_line)
+    _keep(options.out / "excerpts", result, excerpt_report.markdown(result))
+    console.print(excerpt_report.terminal_table(result))
+    console.print(f"written to {options.out}")
+
+
 def _fill(
     journal: Journal, wanted: Sequence[str], work: Callable[[str], Record], workers: int, console: Console
 ) -> None:
@@ -81,7 +96,11 @@ def parser() -> argparse.ArgumentParser:
     trips.add_argument("--seed", type=int, default=0)
     trips.add_argument("--skew", type=float, default=round_trip.WRONG_CLOCKS, help="wrong clocks of hosts, seconds")
     trips.set_defaults(run=run_round_trip, out=RESULTS / "round_trip")
-    for command in (cases, trips):
+    pasted = commands.add_parser("excerpts", help="paste lines of simulated incidents, and see how calibrated it is")
+    pasted.add_argument("--incidents", type=int, default=1000, help="how many, from number 0 on")
+    pasted.add_argument("--seed", type=int, default=0)
+    pasted.set_defaults(run=run_excerpts, out=RESULTS / "excerpts")
+    for command in (cases, trips, pasted):
         command.add_argument("--out", type=Path, help="folder for the results")
         command.add_argument("--workers", type=int, default=1, choices=range(1, MOST_WORKERS + 1))
         command.add_argument("--restart", action="store_true", help="forget what an earlier run has found")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -12,9 +13,10 @@ from clusterorch.errors import InvalidIntervention
 from clusterorch.models import Layout, Model, load
 from clusterorch.models.ground import HEALTHY
 from clusterorch.probability.noise import causal_uniform, stream_key
+from clusterorch.simulation.cutting import counted, cut, draw_gaps, events_of, excerpt_protocol
 from clusterorch.simulation.simulator import DEFAULT_ENTRY
 from clusterorch.simulation.trace import TRACE_FILES, Trace, refuse_to_replace, simulate
-from clusterorch.telemetry.events import CASCADE
+from clusterorch.telemetry.events import CASCADE, Event
 from clusterorch.telemetry.writing import PROTOCOLS, write_logs
 
 LOGS = "logs"  # folder below the trace's
@@ -70,11 +72,23 @@ def run(
     files: list[Path] = []
     if folder is not None:
         if logs:
-            said = (loaded, trace.values, trace.published, trace.events)
-            files = write_logs(*said, folder / LOGS, protocol=protocol, seed=seed, skew=_WRONG_CLOCKS, force=force)
+            said = (trace.values, trace.published, trace.events)
+            skew = _WRONG_CLOCKS
+            if protocol == "excerpt":
+                said, skew = _pasted(loaded, trace, seed, at), 0.0
+            files = write_logs(loaded, *said, folder / LOGS, protocol=protocol, seed=seed, skew=skew, force=force)
         trace.save(folder, force=force)
     _show(trace, folder, files, console or Console(soft_wrap=True))
     return trace
+
+
+def _pasted(model: Model, trace: Trace, seed: int, at: int) -> tuple[np.ndarray, dict[str, np.ndarray], list[Event]]:
+    """What an excerpt shows that somebody cut out some time after the fault; one clock, that of the paste."""
+    gaps = draw_gaps(excerpt_protocol(model), seed)
+    room = max(0, trace.slices - 1 - at - sum(gaps))
+    first = min(at, trace.slices - 1) + int(causal_uniform(0, 0, 1, *stream_key(seed, "excerpt", 0, 1)) * (room + 1))
+    pasted = cut(model, trace, seed, first, gaps)
+    return counted(model, pasted, trace.slices), trace.published, events_of(model, pasted)
 
 
 def drawn_variant(model: Model, fault: str | None, seed: int) -> str | None:

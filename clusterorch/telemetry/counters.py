@@ -102,7 +102,7 @@ class Counters:
     def _one(self, name: str, before: int, after: int | None, host: str | None, device: str | None) -> list[Rise]:
         row, key = self._known[name], (host, device, name)
         entity = EntityRef("link", host, device)
-        first = after is None and key not in self._seen
+        first, stated = after is None and key not in self._seen, after is not None
         if after is None:
             after, before = before, self._seen.get(key, before)
         if len(self._seen) < _MOST_REMEMBERED or key in self._seen:
@@ -112,7 +112,8 @@ class Counters:
             rises.append(Rise(row.signal, after - before, entity, row.name))
         # What rises is told as that; only a number that does not is told as standing.
         stands = row.standing is not None and after >= row.standing_from
-        if stands and row.standing and (first or after == before) and (entity, row.standing) not in self._standing:
+        fresh = stated or (entity, row.standing) not in self._standing  # a line that gives both numbers says it anew
+        if stands and row.standing and (first or after == before) and fresh:
             self._standing.add((entity, row.standing))
             rises.append(Rise(row.standing, 1, entity, row.name))
         if row.unprotected and (rises or stands) and (priority := _PRIORITY.search(name)):

@@ -60,8 +60,9 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
     """Log of each value over a level of its own: that at which its file began, or that under load.
 
     The samples of a beginning give no readings.  The level under load is that of the highest quarter; where
-    nothing is much lower, or all is below `least`, nothing tells load from rest, and nothing is said.  A first step after a start or a load is slow by itself
-    and left out, as is a value that is not positive (a feature that is off prints zero).
+    nothing is much lower, or all is below `least`, nothing tells load from rest, and nothing is said.  A first step
+    after a start or a load is slow by itself and left out, as is a value that is not positive (a feature that is
+    off prints zero).
     """
     readings: list[Reading] = []
     settling = sorted((mark.file, mark.order) for mark in phases if mark.phase in operator.settles_after)

@@ -26,7 +26,7 @@ DEVICE_MARKS = (
     "Current Temp", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Link Info", "PCIe Generation", "Link Width",
     "Replays Since Reset",
     "Power Readings", "Memory Usage", "T.Limit Temp", "MiB |", "ERR!", "Disp.A", "Driver Version:", "# gpu", "#Entity",
-    "| 0000", "gtemp", "GPUTL", "DCGM_", "query-gpu=", "index,", "Remapping Failure",
+    "| 0000", ".0 Off |", ".0  On |", "gtemp", "GPUTL", "DCGM_", "query-gpu=", "index,", "Remapping Failure",
 )  # fmt: skip
 COUNTER_MARKS = (
     "rdma statistic", "link mlx", "link bnxt", "link roce", "link rdmap", "Counter ==", "Discards ==", "Wait ==",

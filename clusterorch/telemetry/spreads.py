@@ -29,7 +29,7 @@ def far_apart(operator: Operator, samples: Iterable[Sample]) -> list[Reading]:
         readings += [
             slow.base._replace(signal=operator.signal, stream=operator.stream, value=1)
             for slow, least, most in ends
-            if 0 < least and most > operator.factor * least
+            if least > 0 and most > operator.factor * least
         ]
     return readings
 

@@ -61,7 +61,11 @@ def write_logs(
     if protocol == "excerpt":
         stray = chosen.entity_contamination if chosen else 0.0
         told = [line for line in lines if line.kind[0] not in printer.signals or printer.signals[line.kind[0]].lines]
-        files = {"excerpt.log": [line.text for line in _excerpt(printer, told, stray)]}
+        shown = _excerpt(printer, told, stray)
+        files = {"excerpt.log": [line.text for line in shown if not line.file]}
+        # A dump is passed on as it lies, with those that were made with it.
+        dumps = {(line.file or "").split("/")[0]: line.kind for line in shown if line.file}
+        files |= _by_file(x for x in told if x.file and dumps.get(x.file.split("/")[0]) == x.kind)
     else:
         quiet = _quiet(printer, chosen.info_share if chosen else 1.0) if protocol == "covered" else set()
         told = [line for line in lines if line.verbosity != "info" or line.stream not in quiet]

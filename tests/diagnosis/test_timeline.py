@@ -66,6 +66,25 @@ def test_a_sample_that_two_lines_tell_is_taken_once():
     assert distinct([once, again]) == [once]
 
 
+# ---------------------------------------------------------------- samples
+
+
+@pytest.mark.parametrize(
+    ("signal", "value", "expected"),
+    [
+        ("ecc_corrected", 1, 1), ("ecc_corrected", 9, 2), ("pcie_replay", 99, 3), ("congestion", 100, 4),
+        ("ecc_corrected", 9_612_004_113, 4), ("pcie_below_max", 7, 1), ("temperature", 71.5, 71.5),
+    ],
+)  # fmt: skip
+def test_a_number_counts_by_its_class_however_large(signal, value, expected):
+    gpu = EntityRef("link" if signal == "congestion" else "gpu", "n", "mlx5_0" if signal == "congestion" else None, 0)
+    universe = build_universe([gpu])
+    network = model().with_layout(universe.layout).hidden_network
+    (entry,) = entries([reading(0, signal, value, gpu)], network, universe, [])
+    assert entry.item.values is not None
+    assert entry.item.values[~np.isnan(entry.item.values)].tolist() == [expected]
+
+
 # ---------------------------------------------------------------- orders
 
 

@@ -57,7 +57,7 @@ def test_a_tar_is_read_member_by_member(packing, tmp_path):
     assert not result.findings
 
 
-@pytest.mark.parametrize("data", [LOG, made.tar({"a.log": LOG})])
+@pytest.mark.parametrize("data", [LOG, made.tar({"a.log": LOG})], ids=["file", "tar"])
 def test_zstd_is_read_where_its_package_is(data, tmp_path):
     pytest.importorskip("zstandard")
     result = read(tmp_path, made.zstd(data) + made.zstd(data[:0]))
@@ -222,7 +222,9 @@ def test_binary_and_empty_members_are_findings(tmp_path):
     assert "pickled object" in result.findings[1].text
 
 
-@pytest.mark.parametrize("data", [gzip.compress(b""), made.tar({"d/": b""}), gzip.compress(LOG)[:10]])
+@pytest.mark.parametrize(
+    "data", [gzip.compress(b""), made.tar({"d/": b""}), gzip.compress(LOG)[:10]], ids=["nothing", "folder", "head"]
+)
 def test_an_archive_that_holds_nothing_is_an_error_if_it_was_given(data, tmp_path):
     with pytest.raises(IngestError, match="given: "):
         read(tmp_path, data)

@@ -58,6 +58,13 @@ def test_a_counter_that_does_not_move_says_nothing(line, signal, tmp_path):
         ("port_xmit_discards 5100", "discards_standing"),
         ("rx_discards_phy: 220931", "discards_standing"),
         ("     rx_prio5_pause: 90211", "pause_standing"),
+        ("np_cnp_sent 3880411", "pause_standing"),
+        ("link_downed 260", "link_standing"),
+        ("SymbolErrorCounter:..............1723", "link_standing"),
+        ("port_rcv_errors: 90000", "link_standing"),
+        ("packet_seq_err 402118", "retransmissions_standing"),
+        ("local_ack_timeout_err: 2705", "retransmissions_standing"),
+        ("roce_adp_retrans=70118", "retransmissions_standing"),
         ("     tx_pause_ctrl_phy: 90211", "pause_standing"),
         ("     rx_priority_3_xoff.nic: 90211", "pause_standing"),
     ],
@@ -128,6 +135,14 @@ def test_the_list_of_a_fabric_names_host_and_switch(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["     rx_prio3_pause: 4102", "np_cnp_sent 3880", "link_downed 14", "symbol_error 410", "out_of_sequence 902"],
+)
+def test_totals_that_a_well_port_has_say_nothing(line, tmp_path):
+    assert not said(line + "\n", tmp_path)
+
+
 LINES = [
     ("mlx5_4 port 1 ==> ibp154s0 (Down)", "port_inactive", "link ? mlx5_4"),
     ("CA 'mlx5_3'\n\t\tState: Initializing", "port_inactive", "link ? mlx5_3"),
@@ -144,7 +159,17 @@ LINES = [
      " change) Producer:2 (Switch) from LID:17", "fabric_sweep", "job"),
     ("Jun 11 08:04:32 001122 [A1B2C700] 0x02 -> osm_opensm: HEAVY SWEEP START", "fabric_sweep", "job"),
     ("Jun 11 08:04:31 spine2 Bgp: %BGP-5-ADJCHANGE: peer 10.0.12.1 old state Established event HoldTime new state Idle",
-     "fabric_sweep", "job"),
+     "route_lost", "job"),
+    ("2025/10/02 17:22:06 BGP: [ZWCSR-M7FG9] %ADJCHANGE: neighbor swp52(spine02) in vrf default Down BFD down received",
+     "route_lost", "job"),
+    ("Oct  2 17:22:07 leaf12 bgpd[71]: %ADJCHANGE: neighbor 10.0.0.1 Down Peer closed the session",
+     "route_lost", "job"),
+    ("Aug 11 13:02:44.771204 tor-204 NOTICE swss#orchagent: :- PfcWdActionHandler: PFC Watchdog detected PFC storm on"
+     " port Ethernet40, queue index 3, queue id 0x15 and port id 0x1.", "pause_storm", "link tor-204 Ethernet40"),
+    ("Ethernet4:3   stormed     2/1    0/46497254           0/0           0/666293                0/0",
+     "pause_storm", "link ? Ethernet4"),
+    ("Ethernet4:3  operational     1/1    0/45830961           0/0         0/45830961                0/0",
+     "pause_storm", "link ? Ethernet4"),
 ]  # fmt: skip
 
 
@@ -160,6 +185,10 @@ def test_states_of_ports_and_of_the_fabric(text, signal, entity, tmp_path):
         "CA 'mlx5_3'\n\t\tState: Active\n\t\tPhysical state: LinkUp",
         "Jun 11 08:04:32 001122 [A1B2C700] 0x02 -> SUBNET UP",
         "Jun 11 08:04:31 leaf12 Ebra: %LINEPROTO-5-UPDOWN: Line protocol on Interface Vlan12, changed state to down",
+        "Oct  2 17:22:07 leaf12 bgpd[71]: %ADJCHANGE: neighbor 10.0.0.1 Up",
+        "Aug 11 13:02:47.1 tor-204 NOTICE swss#orchagent: :- ~PfcWdActionHandler: PFC Watchdog storm restored on port"
+        " Ethernet40, queue index 3, queue id 0x15 and port id 0x1.",
+        "Ethernet4:3  operational     0/0    0/0           0/0         0/0                0/0",
         "Priority trust state: dscp",
         "GPU0\t X \tNV18\tNV18\tPIX\tSYS\t0-47\t0\t\tN/A",
     ],

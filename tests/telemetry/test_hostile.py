@@ -49,7 +49,11 @@ class Peak:
 SMALL = Limits(ratio=50, ratio_from=1 << 20)
 
 
-@pytest.mark.parametrize("data", [made.bomb(10), made.bomb(10, 2), gzip.compress(made.tar({"a": bytes(10 << 20)}))])
+@pytest.mark.parametrize(
+    "data",
+    [made.bomb(10), made.bomb(10, 2), gzip.compress(made.tar({"a": bytes(10 << 20)}))],
+    ids=["bomb", "nested", "tar"],
+)
 def test_a_bomb_is_defused(data, tmp_path):
     data = made.tar({"first.log": XID, "bomb": data, "last.log": XID})
     with Peak() as peak:

@@ -43,7 +43,7 @@ class Input:
         return self._terminal
 
 
-@pytest.mark.parametrize("data", [XID.encode(), made.COMPRESSORS["gz"](XID.encode())])
+@pytest.mark.parametrize("data", [XID.encode(), made.COMPRESSORS["gz"](XID.encode())], ids=["plain", "packed"])
 def test_a_dash_is_standard_input(data, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Input(data))
     result = read_paths(["-"], FORMATS)

@@ -152,3 +152,22 @@ DEVICE = "    synchronize (torch/cuda/__init__.py:688)\n    train_step (train.py
 )
 def test_stacks_that_single_nobody_out(text, tmp_path):
     assert not minority(text, tmp_path)[0]
+
+
+RECEIVES = "    synchronize (torch/cuda/__init__.py:892)\n    recv_forward (megatron/p2p_communication.py:427)\n"
+GATHERS = "    all_gather (torch/distributed/distributed_c10d.py:2308)\n    gather_metrics (core/reduce.py:88)\n"
+SENDS = "    isend (torch/distributed/distributed_c10d.py:1508)\n    send_backward (megatron/p2p_comm.py:440)\n"
+
+
+@pytest.mark.parametrize("other", [RECEIVES, GATHERS, SENDS])
+def test_the_one_in_another_exchange_than_all_its_peers_is_named(other, tmp_path):
+    assert minority(dump(COLLECTIVE, COLLECTIVE, other, COLLECTIVE), tmp_path)[0] == ["pid 7002 on gx-48"]
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [(COLLECTIVE, COLLECTIVE, RECEIVES, GATHERS), (COLLECTIVE, COLLECTIVE, RECEIVES), (*[DEVICE] * 3, GATHERS)],
+    ids=["two of them elsewhere", "two peers only", "peers that only compute"],
+)
+def test_exchanges_of_several_kinds_single_nobody_out(stacks, tmp_path):
+    assert not minority(dump(*stacks), tmp_path)[0]

@@ -24,7 +24,9 @@ BESIDE = {
     "completion_error",
     "watchdog_timeout",
     "discards_standing",
+    "link_standing",
     "pause_standing",
+    "retransmissions_standing",
 }
 FAULTS = ["gpu_xid.lost_from_bus", "gpu_xid.gsp_hang", "ib_link_flap.beyond_limit", "nan_injection.overflow_forever"]
 FORMATS = load_formats(shipped_formats())
