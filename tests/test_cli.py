@@ -417,7 +417,13 @@ def test_logs_of_every_protocol_can_be_diagnosed(capsys, tmp_path, protocol):
 
 
 def test_the_slice_in_which_a_fault_enters_is_the_simulators_own():
-    assert commands.Simulate.at == DEFAULT_ENTRY
+    from clusterorch.simulation.command import usual_entry
+
+    model = load("reference", layout="1x2")
+    assert commands.Simulate.at is None
+    assert usual_entry(model, "gpu_xid.gsp_hang") == ("step", DEFAULT_ENTRY)
+    assert usual_entry(model, "version_mismatch.driver/1") == ("launch", 0)
+    assert usual_entry(model, None) == ("step", DEFAULT_ENTRY)
 
 
 # ---------------------------------------------------------------- model

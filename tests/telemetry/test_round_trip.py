@@ -18,6 +18,9 @@ NAMES = [signal.name for signal in MODEL.spec.signal]
 OF_A_STEP = ("step_time", "grad_norm", "loss_level", "loss")  # what the line of a step carries
 # A relation between the lines of several ranks: whoever complains first, has spoken first.
 FOLLOWS = {"first_error"}
+# Told by several lines together, or by words that no simulated program prints yet.
+FOLLOWS |= {"nan_stays", "save_open", "loader_dry", "wrong_result"}
+UNDER_LOAD = {"power_ratio", "clock_ratio"}  # against the level under load, so they only fall
 # A copy that is named in its file's listing, a rank by its process, the storage of a job by its mount.
 CASES = [
     (signal.name, value)
@@ -26,7 +29,7 @@ CASES = [
     for value in (
         range(1 if signal.lines else 0, len(signal.values))
         if signal.family == "categorical"
-        else (0.7,)
+        else (-0.7 if signal.name in UNDER_LOAD else 0.7,)
         if signal.family in ("log_ratio", "gaussian")
         else (1,)
     )

@@ -19,6 +19,10 @@ UNPRINTED = {"first_error", "lagging_rank", "stack_minority", "unstarted_rank", 
 UNPRINTED |= {"copy_undersized", "one_path"}
 # What the lines of a timeout, of a transport error or of a counter that stands high say beside their own signal.
 BESIDE = {
+    "nan_stays",
+    "save_open",
+    "loader_dry",
+    "wrong_result",
     "limit_class",
     "barrier_waited",
     "completion_error",
@@ -115,7 +119,7 @@ def test_what_is_written_is_read_back(model, formats, fault, tmp_path):
 
 def test_an_excerpt_has_the_first_line_of_each_kind_in_order(model, formats, tmp_path):
     trace = traced(model, "gpu_xid.engine_fault")
-    (file,) = written(model, trace, tmp_path, protocol="excerpt")
+    file, *_ = sorted(written(model, trace, tmp_path, protocol="excerpt"), key=lambda path: path.name != "excerpt.log")
     lines = file.read_text().splitlines()
     assert file.name == "excerpt.log"
     assert len(lines) < 60
