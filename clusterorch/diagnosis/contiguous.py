@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from clusterorch.diagnosis.universe import Universe
 from clusterorch.models.compile import Network
 from clusterorch.models.rows import CHORUS, CONTINUOUS, FIRST, KIND_OF_FAMILY
 from clusterorch.models.spec import PHASES
+from clusterorch.telemetry.patterns import load_formats
 from clusterorch.telemetry.readings import FileSummary, PhaseMark, Reading
 
 LEAST_SLICES, LEAST_LINES, LEAST_SHARE = 20, 15, 0.2
@@ -56,6 +59,13 @@ def dated(readings: Iterable[Reading], files: Iterable[FileSummary]) -> list[Rea
     ]
 
 
+@cache
+def gathered_by_hand(format_files: tuple[Path, ...]) -> frozenset[str]:
+    """Signals that only a dump or a listing tells, made when somebody asks: without one nobody knows."""
+    templates = load_formats(format_files).template.values()
+    return frozenset(template.signal for template in templates if template.once)
+
+
 def contiguous_streams(network: Network, readings: Sequence[Reading]) -> frozenset[str]:
     """Streams whose informational lines or samples fill most slices of a span of at least five minutes."""
     declared = {s.name: s for s in network.spec.signal}
@@ -83,7 +93,7 @@ def lay_out(
     marks: Sequence[PhaseMark],
     streams: frozenset[str],
     *,
-    complete: bool = False,
+    asked_for: frozenset[str] | None = None,
 ) -> Laid:
     """Readings of contiguous streams in slices, from the first timed line of all to the last.
 
@@ -93,7 +103,7 @@ def lay_out(
         readings: without copies.
         marks: of the phases.
         streams: the contiguous ones.
-        complete: whether the logs are said to hold everything.
+        asked_for: the logs are said to hold everything but these signals; None: nobody says so.
     """
     dt = network.spec.model.slice_seconds
     timed = sorted(wall_clock(readings), key=lambda r: (r.time, r.file, r.order))
@@ -107,14 +117,14 @@ def lay_out(
         if at < count and reading.signal in index:
             grouped[at].append(reading)
     undated = [r for r in readings if r.time is None and r.signal in index]
-    if complete:
+    if asked_for is not None:
         _fill_all(network, universe, values)
         _fill_samples(network, universe, timed, values, first)
     else:
         _fill_silence(network, universe, timed, values, streams, first)
-    for signal in {r.signal for r in undated}:
+    for signal in ({r.signal for r in undated} | (asked_for or frozenset())) & index.keys():
         values[:, network.slice_of(index[signal])] = np.nan
-    if not complete:
+    if asked_for is None:
         grouped = _slipped(network, grouped)
     for at, group in enumerate(grouped):
         _fill_readings(network, universe, group, values[at], index, streams)

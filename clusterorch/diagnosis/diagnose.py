@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clusterorch.diagnosis.contiguous import contiguous_streams, dated, lay_out, wall_clock
+from clusterorch.diagnosis.contiguous import contiguous_streams, dated, gathered_by_hand, lay_out, wall_clock
 from clusterorch.diagnosis.laid_out import run_laid, started_first
 from clusterorch.diagnosis.timeline import Entry, alignments, distinct, entries, thinned, tracks
 from clusterorch.diagnosis.universe import Universe, build_universe, most_telling_first
@@ -131,7 +131,9 @@ def _laid_out(
 ) -> Diagnosis:  # fmt: skip
     excerpt = next(p for p in model.spec.protocol if p.name == "excerpt")
     weights = universe.site_weights([b.variant.spec.site for b in network.blocks])
-    laid = lay_out(network, universe, dated(readings, ingested.files), ingested.phases, streams, complete=complete)
+    asked_for = gathered_by_hand(tuple(model.format_files)) if complete else None
+    dated_readings = dated(readings, ingested.files)
+    laid = lay_out(network, universe, dated_readings, ingested.phases, streams, asked_for=asked_for)
     run = run_laid(network, make_plan(network), universe, weights, laid, excerpt)
     changes = []
     for reading, before, after in run.changes:
@@ -201,7 +203,7 @@ def _run(
     span = sum(e.item.gap if e.item.gap is not None else round(protocol.gap_slices) for e in made)
     marks = MarkFilter(network, protocol, universe.present, weights, span=max(span, len(made), 1), plan=plan)
     if not made:
-        marks.advance(1)  # what was observed says nothing: the prior over the whole span stands
+        marks.advance(1, None)  # what was observed says nothing: the prior over the whole span stands
     log_evidence = marks.run([entry.item for entry in made])
     return _Run(made, marks, log_evidence)
 

@@ -31,13 +31,14 @@ from clusterorch.evaluation.scores import (
 from clusterorch.inference.excerpts import Kind, Mark
 from clusterorch.inference.marks import Item, MarkFilter
 from clusterorch.inference.priors import benign_mix, by_phase, incident_mix
+from clusterorch.inference.restarts import DOWN
 from clusterorch.models import load
 from clusterorch.models.ground import HEALTHY
 from clusterorch.models.layout import ENTITY_KINDS
 from clusterorch.models.spec import PHASES
 from clusterorch.probability.lifetimes import timer_slices
 from clusterorch.simulation.cutting import Pasted, counted, cut, draw_gaps, events_of, excerpt_protocol
-from clusterorch.simulation.trace import simulate
+from clusterorch.simulation.trace import Trace, simulate
 from clusterorch.telemetry.patterns import load_formats
 from clusterorch.telemetry.reading import read_paths
 from clusterorch.telemetry.writing import write_logs
@@ -83,7 +84,7 @@ class Excerpting:
         share = (1.0 - healthy) * incident_mix(network, prior.uniform_share) + 0.5 * healthy * benign_mix(network)
         total, mine = float(share.sum()), by_phase(network, share)[phase]
         chosen = draws.weighted(np.array([1.0 - mine.sum(), *mine]))
-        early = prior.before_first_line if self.protocol.before_first_line is None else self.protocol.before_first_line
+        early = self.early(span)
         before = draws.uniform() < early
         slices, passed = (self.preroll, early * total) if before else (span, total - early * total)
         whole = passed if before else passed / (1.0 - early * total)
@@ -92,17 +93,50 @@ class Excerpting:
         at = min(at, slices - 1) + (0 if before else self.preroll)
         return Cause(None, 0, phase) if chosen == 0 else Cause(network.blocks[chosen - 1].variant.name, at, phase)
 
+    def early(self, span: int) -> float:
+        """Share of the faults that begin before the first line of an excerpt of so many slices."""
+        told = self.protocol.before_first_line
+        return self.preroll / (self.preroll + span) if told is None else told
+
+    def restarted(self, trace: Trace, number: int, cause: Cause) -> Trace:
+        """The episode with the restarts that the incident prior has in the slices of the excerpt.
+
+        In each, a job that is down is started again by the law of `clusterorch.inference.restarts`: from then on
+        all is as without a fault, or the fault begins anew.
+        """
+        prior, draws = self.world.spec.prior, Draws(self.seed, number, "restarts")
+        chance = self.world.spec.model.slice_seconds / prior.restart_seconds if prior.restart_seconds else 0.0
+        for t in range(self.preroll, trace.slices - 1):
+            if trace.published["job_class"][t] != DOWN or draws.uniform() >= chance:
+                continue
+            over = draws.uniform() < prior.restart_clears
+            fault = trace.faults[0]
+            name = f"{cause.variant}/{fault['site']}" + (f"/{fault['severity']}" if fault["severity"] else "")
+            # The slice that the restart takes is that of the new beginning.
+            anew = self._episode(
+                trace.slices - t, None if over else name, 0, cause.phase, number, f"excerpts, again in {t}"
+            )
+            for kept, new in ((trace.truth, anew.truth), (trace.published, anew.published)):
+                for column in kept:
+                    kept[column][t:] = new[column]
+            if over:
+                break
+        return trace
+
+    def _episode(self, slices: int, fault: str | None, at: int, phase: int, number: int, domain: str) -> Trace:
+        return simulate(
+            self.world, slices, record=False, seed=self.seed, domain=domain, first_instance=number, fault=fault, at=at,
+            do=(f"phase={PHASES[phase]}",), onset=np.zeros_like(self.world.network.onset),
+        )  # fmt: skip
+
     def run(self, key: str) -> Record:
         """One excerpt: the posteriors from its lines, and from the kinds that were pasted."""
         number = int(key)
         gaps = draw_gaps(self.protocol, number + (self.seed << 32))
         span = 1 + sum(gaps)
         cause = self.cause(number, span)
-        trace = simulate(
-            self.world, self.preroll + span, record=False, seed=self.seed, domain="excerpts", first_instance=number,
-            fault=cause.variant, at=cause.at, do=(f"phase={PHASES[cause.phase]}",),
-            onset=np.zeros_like(self.world.network.onset),
-        )  # fmt: skip
+        trace = self._episode(self.preroll + span, cause.variant, cause.at, cause.phase, number, "excerpts")
+        trace = self.restarted(trace, number, cause)
         pasted = cut(self.world, trace, number + (self.seed << 32), self.preroll, gaps)
         published = {"phase": trace.published["phase"], "job_class": trace.published["job_class"]}
         with tempfile.TemporaryDirectory() as folder:

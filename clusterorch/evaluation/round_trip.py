@@ -7,6 +7,7 @@ perfect reading of the same files would give, so that the difference is the work
   same incident prior over the same number of slices, the same site weights;
 - every value of every entity that the universe names, in its own slice; what the logs name nobody of has printed
   nothing, since they are complete (protocol `complete`);
+- but for signals that only a dump or a listing tells, which no clock stamps: they are left out on both sides;
 - the phases as they were published.
 
 It knows of lost cells that they are lost, of samples their exact number and level, and it has one clock.
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from clusterorch.diagnosis.contiguous import gathered_by_hand
 from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
 from clusterorch.diagnosis.universe import Universe
 from clusterorch.evaluation.drawing import LAYOUTS, SLICES, Plan, one_limit, planned
@@ -35,6 +37,7 @@ from clusterorch.inference.priors import incident_prior
 from clusterorch.models import Model, load
 from clusterorch.models.compile import Network
 from clusterorch.models.rows import CONTINUOUS, FIRST, KIND_OF_FAMILY
+from clusterorch.simulation.command import WRONG_CLOCKS
 from clusterorch.simulation.trace import Trace
 from clusterorch.telemetry.naming import Naming
 from clusterorch.telemetry.patterns import load_formats
@@ -42,7 +45,6 @@ from clusterorch.telemetry.reading import read_paths
 from clusterorch.telemetry.readings import EntityRef
 from clusterorch.telemetry.writing import write_logs
 
-WRONG_CLOCKS = 0.05  # most seconds by which the clock of a host is wrong: kept by a time server of its own network
 MOST_APART, MOST_WORSE = 0.02, 0.03  # aims: mean total variation, loss of AC@1
 _FAR = 0.1  # total variation from which an incident is listed
 
@@ -151,7 +153,10 @@ class RoundTrip:
         assert said.universe is not None
         network, phases = said.belief.network, trace.published["phase"].tolist()
         weights = said.universe.site_weights([b.variant.spec.site for b in network.blocks])
-        values = filtered(network, placed(world, trace, network, said.universe), phases, weights)
+        known = placed(world, trace, network, said.universe)
+        for signal in gathered_by_hand(tuple(world.format_files)):
+            known[:, network.slice_of(network.signal_index(signal))] = np.nan
+        values = filtered(network, known, phases, weights)
         whole = filtered(world.hidden_network, trace.values, phases, None)
         coverage = said.ingested.coverage
         return {

@@ -59,7 +59,7 @@ def total_variation(one: Mapping[str, float], other: Mapping[str, float]) -> flo
 def calibration_error(probabilities: Sequence[float], happened: Sequence[bool], bins: int = 15) -> float:
     """Expected calibration error over bins of equal mass.
 
-    >>> calibration_error([0.25] * 4, [True, False, False, False])
+    >>> calibration_error([0.25] * 4, [True, False, False, False], bins=1)
     0.0
     """
     p, hit = np.asarray(probabilities, dtype=float), np.asarray(happened, dtype=float)

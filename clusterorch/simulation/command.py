@@ -14,6 +14,7 @@ from clusterorch.models import Layout, Model, load
 from clusterorch.models.ground import HEALTHY
 from clusterorch.probability.noise import causal_uniform, stream_key
 from clusterorch.simulation.cutting import counted, cut, draw_gaps, events_of, excerpt_protocol
+from clusterorch.simulation.plan import active
 from clusterorch.simulation.simulator import DEFAULT_ENTRY
 from clusterorch.simulation.trace import TRACE_FILES, Trace, refuse_to_replace, simulate
 from clusterorch.telemetry.events import CASCADE, Event
@@ -21,7 +22,7 @@ from clusterorch.telemetry.writing import PROTOCOLS, write_logs
 
 LOGS = "logs"  # folder below the trace's
 _MOST_SHOWN = 40
-_WRONG_CLOCKS = 2.0  # most seconds by which the clock of a host is wrong: time servers keep them that close, not closer
+WRONG_CLOCKS = 0.05  # most seconds by which the clock of a host is wrong: kept by a time server of its own network
 
 
 def run(
@@ -73,7 +74,7 @@ def run(
     if folder is not None:
         if logs:
             said = (trace.values, trace.published, trace.events)
-            skew = _WRONG_CLOCKS
+            skew = WRONG_CLOCKS
             if protocol == "excerpt":
                 said, skew = _pasted(loaded, trace, seed, at), 0.0
             files = write_logs(loaded, *said, folder / LOGS, protocol=protocol, seed=seed, skew=skew, force=force)
@@ -83,10 +84,13 @@ def run(
 
 
 def _pasted(model: Model, trace: Trace, seed: int, at: int) -> tuple[np.ndarray, dict[str, np.ndarray], list[Event]]:
-    """What an excerpt shows that somebody cut out some time after the fault; one clock, that of the paste."""
+    """What an excerpt shows that somebody cut out, from the first report on if there is one; one clock, the paste's."""
     gaps = draw_gaps(excerpt_protocol(model), seed)
+    reports = [m for m, mechanism in enumerate(model.spec.mechanism) if mechanism.pulse]
+    reported = np.any([active(trace.truth["bits"], m) for m in reports], axis=0) if reports else np.zeros(0, dtype=bool)
     room = max(0, trace.slices - 1 - at - sum(gaps))
     first = min(at, trace.slices - 1) + int(causal_uniform(0, 0, 1, *stream_key(seed, "excerpt", 0, 1)) * (room + 1))
+    first = int(reported.argmax()) if reported.any() else first
     pasted = cut(model, trace, seed, first, gaps)
     return counted(model, pasted, trace.slices), trace.published, events_of(model, pasted)
 

@@ -30,7 +30,7 @@ def test_causes_come_from_the_prior_of_the_filter():
     for block, p in zip(network.blocks, share, strict=True):
         if not block.variant.benign:
             assert abs(found[block.variant.name] - len(step) * p) < 4.9 * np.sqrt(len(step) * p) + 1.0
-    early = excerpting().protocol.before_first_line
+    early = excerpting().early(20)
     begun = [cause for cause in drawn if cause.variant is not None]
     before = sum(cause.at < excerpting().preroll for cause in begun)
     assert abs(before - early * len(begun)) < 4.9 * np.sqrt(len(begun) * early * (1 - early))

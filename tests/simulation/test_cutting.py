@@ -15,6 +15,7 @@ from clusterorch.inference.marks import gap_law
 from clusterorch.inference.plan import make_plan
 from clusterorch.models.layout import ENTITY_KINDS
 from clusterorch.simulation.cutting import FEWEST, MOST, counted, cut, draw_gaps, events_of, excerpt_protocol
+from clusterorch.simulation.plan import active
 from clusterorch.simulation.trace import simulate
 
 AT = 3
@@ -65,11 +66,10 @@ def test_a_healthy_job_pastes_each_kind_in_proportion_to_its_chance():
 
 
 def test_a_fault_names_its_own_place_first_of_all():
-    trace = episode("gpu_xid.lost_from_bus/2")
-    signal = world().network.signal_index("xid")
-    lines = [
-        line for seed in range(400) for line in cut(world(), trace, seed, AT + 1, [0] * 5) if line.signal == signal
-    ]
+    trace = episode("gpu_xid.engine_fault/2")
+    signal, crash = world().network.signal_index("xid"), [m.name for m in world().spec.mechanism].index("rank_crashed")
+    shown = int(np.argmax(active(trace.truth["bits"], crash)))
+    lines = [line for seed in range(400) for line in cut(world(), trace, seed, shown, [0] * 5) if line.signal == signal]
     named = Counter(line.entity for line in lines)
     assert len(lines) > 40
     assert named[2] > 0.9 * len(lines)
