@@ -24,6 +24,7 @@ from rich.table import Table
 
 from clusterorch import models
 from clusterorch.errors import OutputExists
+from clusterorch.evaluation.environment_costs import environment_costs
 from clusterorch.evaluation.journal import provenance
 from clusterorch.evaluation.log_costs import measure
 from clusterorch.inference.backward import log_likelihoods
@@ -38,6 +39,7 @@ from clusterorch.simulation.simulator import Simulator
 
 MOVING = 0
 AIMS = {
+    "env_belief_8x8_steps_per_s": 40_000, "env_raw_8x8_steps_per_s": 100_000,
     "filter_8x8_slices_per_s": 50_000, "filter_2048x8_ms_per_slice": 50, "filter_over_hmmlearn": 5,
     "filter_over_pgmpy": 1_000, "logs_mb_per_s": 20, "sampler_8x8_slices_per_s": 150_000, "sampler_over_noise": 2.5,
 }  # fmt: skip
@@ -274,6 +276,25 @@ def bench_logs(figures: Figures, *, quick: bool) -> None:
     figures.add("logs_growth_exponent", costs.exponent, f"time ~ size ** this; 1 is linear: {told}")
 
 
+def bench_environment(figures: Figures, *, quick: bool) -> None:
+    """The environment: slices of instances a second on one core, observations made, beside CartPole."""
+    costs = environment_costs(quick=quick)
+    model = models.load("reference", layout="8x8")
+    channels = len([s for s in model.spec.signal if model.layout.count(s.entity) >= model.layout.nodes])
+    noise = noise_seconds(model.layout.count("gpu"), channels, 0, 500)
+    beside = f"{costs.raw_decisions:,.0f} decisions; {costs.raw_prompt:,.0f} slices if no cell is late"
+    figures.add("env_raw_8x8_steps_per_s", costs.raw, beside)
+    beside = f"{costs.belief_decisions:,.0f} decisions; {costs.belief_prompt:,.0f} slices if no cell is late"
+    figures.add("env_belief_8x8_steps_per_s", costs.belief, beside)
+    figures.add(
+        "env_over_noise", 1.0 / costs.raw / noise, f"uniforms of {channels} channels a GPU: {noise * 1e6:.1f} us"
+    )
+    told = ", ".join(f"{layout} {seconds * 1e6:.0f} us" for layout, seconds in costs.growth.items())
+    figures.add("env_growth_exponent", costs.exponent, f"cost ~ nodes ** this, over the three largest: {told}")
+    figures.add("cartpole_steps_per_s", costs.cartpole, "Gymnasium's own, one instance")
+    figures.add("cartpole_vector_steps_per_s", costs.cartpole_vector, "the same as its own vector")
+
+
 def main(argv: list[str] | None = None) -> int:
     """`python -m clusterorch.bench --out bench.json`: measure, print a table, write the figures."""
     parser = argparse.ArgumentParser(prog="clusterorch.bench", description=main.__doc__)
@@ -290,6 +311,7 @@ def main(argv: list[str] | None = None) -> int:
     bench_pgmpy(figures)
     bench_sampler(figures, quick=options.quick)
     bench_logs(figures, quick=options.quick)
+    bench_environment(figures, quick=options.quick)
     table = Table(title="clusterorch bench: medians of CPU time on one core")
     for column in ("figure", "measured", "beside it"):
         table.add_column(column, justify="right" if column == "measured" else "left", overflow="fold")

@@ -52,3 +52,24 @@ class UnknownModel(ClusterorchError):
 
 class InvalidIntervention(ClusterorchError):
     """An intervention names a variable, value or time that the network does not have."""
+
+
+class InvalidTrace(ClusterorchError):
+    """What should be the trace of an episode is none that can be read, or cannot be played again.
+
+    Args:
+        file: the file or folder.
+        found: what is there.
+        expected: what should be.
+        fix: the way out.
+
+    >>> print(InvalidTrace("run/truth.parquet", "schema version 0", "version 1", "record it again"))
+    run/truth.parquet: schema version 0 where version 1 is expected; record it again
+    """
+
+    def __init__(self, file: str, found: str, expected: str, fix: str) -> None:
+        super().__init__(file, found, expected, fix)
+        self.file, self.found, self.expected, self.fix = file, found, expected, fix
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.found} where {self.expected} is expected; {self.fix}"

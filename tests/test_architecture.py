@@ -35,8 +35,8 @@ FLOORS = {
     "demo": 10,
     "__main__": 11,
 }
-# The command line is where the other two are started from.
-ALLOWED_SIDEWAYS = {("cli", "bench"), ("cli", "demo")}
+# The command line is where the other two are started from; policies act in the environment, which knows none of them.
+ALLOWED_SIDEWAYS = {("cli", "bench"), ("cli", "demo"), ("policies", "environment")}
 
 NAMELESS = {"utils", "helpers", "common", "core", "base", "misc", "manager", "types"}
 ROOT_ENTRIES = {

@@ -13,7 +13,7 @@ from typing import Any
 import tyro
 
 from clusterorch import __version__
-from clusterorch.cli import collecting, commands, model_commands
+from clusterorch.cli import collecting, commands, model_commands, trace_commands
 from clusterorch.errors import ClusterorchError
 
 PROGRAM = commands.PROGRAM
@@ -26,18 +26,28 @@ class Models:
     """Check, show, draw and export models; has commands of its own."""
 
 
+@dataclass
+class Traces:
+    """Record, show and export episodes of the environment; has commands of its own."""
+
+
 MODELS = {
     "check": model_commands.Check,
     "show": model_commands.Show,
+    "actions": model_commands.Actions,
     "sources": model_commands.Sources,
     "picture": model_commands.Picture,
     "export": model_commands.Export,
 }
+TRACES = {"record": trace_commands.Record, "show": trace_commands.Show, "export": trace_commands.Export}
+GROUPS = {"model": MODELS, "trace": TRACES}
 COMMANDS = {
     "diagnose": commands.Diagnose,
     "collect": collecting.Collect,
     "simulate": commands.Simulate,
     "model": Models,
+    "trace": Traces,
+    "whatif": trace_commands.WhatIf,
     "demo": commands.Demo,
 }
 
@@ -77,8 +87,8 @@ def _parse(words: list[str]) -> Any:
         print(PROGRAM, __version__)
         return None
     program, offered = PROGRAM, COMMANDS
-    if words[:1] == ["model"]:
-        program, offered, words = f"{PROGRAM} model", MODELS, words[1:]
+    if words and words[0] in GROUPS:
+        program, offered, words = f"{PROGRAM} {words[0]}", GROUPS[words[0]], words[1:]
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

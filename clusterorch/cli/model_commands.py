@@ -86,6 +86,18 @@ class Sources(OfModel):
 
 
 @dataclass(kw_only=True)
+class Actions(OfModel):
+    """Print what each action does to each failure."""
+
+    def run(self) -> None:
+        """Print the table."""
+        from clusterorch.models.command import actions_command
+        from clusterorch.reports.wording import terminal
+
+        actions_command(self.name, self.overlay, console=terminal(markup=True))
+
+
+@dataclass(kw_only=True)
 class Picture(OfModel, Writing):
     """Draw the causal graph of a model, as .png or .svg."""
 

@@ -78,12 +78,12 @@ def advise(diagnosis: Diagnosis) -> Advice | None:
 
 
 def _acts(action: Action) -> bool:
-    return action.target != "none"
+    return action.target != "none" and action.does != "requeue"
 
 
 def _best_target(action: Action, belief: Belief, universe: Universe) -> Option:
     layout = belief.network.layout
-    count = {"node": layout.nodes, "copy": layout.copies}.get(action.target, 1)
+    count = layout.targets(action.target)
     clears = [_cleared(belief, action_kernel(belief.network, action.name, target)) for target in range(count)]
     target = int(np.argmax(clears))
     return Option(
@@ -107,8 +107,8 @@ def _cleared(belief: Belief, kernel: ActionKernel) -> float:
 
 
 def _label(kind: str, target: int, universe: Universe) -> str:
-    if kind == "node":
-        return universe.label("node", target)
+    if kind in ("node", "rail", "leaf"):
+        return universe.label(kind, target)
     if kind == "copy":
         return "the newest copy" if target == 0 else f"the copy {target} before the newest"
     return f"the {kind}"

@@ -54,7 +54,7 @@ def run_laid(
         for values, phase, marked in zip(laid.values, laid.phases, marks, strict=True)
     ]
     f = Filter(network, prior=prior, site_weights=weights, strict=False, plan=plan)
-    job = _Restarted(f)
+    job = Restarted(f)
     beliefs, changes, filtered = [], [], []
     for t, one in enumerate(evidence):
         if t >= before and len(changes) < MOST_WEIGHED:
@@ -75,7 +75,7 @@ def run_laid(
     return LaidRun(beliefs, final, changes, started[::-1], len(f.set_aside))
 
 
-class _Restarted:
+class Restarted:
     """A filter beside which faults are kept that a restart has ended."""
 
     def __init__(self, f: Filter) -> None:
@@ -143,7 +143,7 @@ def _soft(network: Network, plan: Plan, phase: int, marked: list[Marked]) -> np.
 
 
 def _weigh(
-    job: _Restarted, one: SliceEvidence, laid: Laid, t: int, universe: Universe, marked: list[Marked]
+    job: Restarted, one: SliceEvidence, laid: Laid, t: int, universe: Universe, marked: list[Marked]
 ) -> list[Change]:
     """What each reading of a slice did, added one by one to the silence of the others."""
     f = job.filter

@@ -12,13 +12,23 @@ from rich.console import Console
 from rich.progress import track
 
 from clusterorch.errors import ClusterorchError
-from clusterorch.evaluation import case_report, excerpt_report, excerpts, round_trip, round_trip_report
+from clusterorch.evaluation import (
+    case_report,
+    excerpt_report,
+    excerpts,
+    policy_report,
+    policy_scores,
+    round_trip,
+    round_trip_report,
+)
 from clusterorch.evaluation.baselines import DEFAULT_ROWS, read_rows
 from clusterorch.evaluation.cases import Bench, summary
 from clusterorch.evaluation.excerpts import Excerpting
 from clusterorch.evaluation.incidents import read_incidents
 from clusterorch.evaluation.journal import MOST_WORKERS, Journal, Record, made_with, provenance
 from clusterorch.evaluation.round_trip import RoundTrip
+from clusterorch.models import load
+from clusterorch.policies.running import POLICIES
 
 RESULTS = Path("data/results")
 
@@ -68,6 +78,22 @@ def run_excerpts(options: argparse.Namespace, console: Console) -> None:
     console.print(f"written to {options.out}")
 
 
+def run_policies(options: argparse.Namespace, console: Console) -> None:
+    """Play paired episodes under every policy; write `episodes.jsonl`, `policies.json` and `policies.md`."""
+    chosen = {"hours": options.hours, "profile": options.profile, "seed": options.seed}
+    made = made_with(load("reference", overlays=["episode"]), **chosen)
+    journal = Journal(options.out / "episodes.jsonl", made, restart=options.restart)
+    policies = ["wait", *(p for p in options.policies if p not in ("wait", "oracle")), "oracle"]
+    wanted = policy_scores.keys(options.layouts, policies, options.episodes)
+    _fill(journal, wanted, lambda key: policy_scores.play(key, options.episodes, **chosen), options.workers, console)
+    result = policy_scores.summary([journal.records[key] for key in wanted], options.layouts, policies)
+    result["made"] = made | provenance(options.command_line)
+    _keep(options.out / "policies", result, policy_report.markdown(result))
+    for table in policy_report.terminal_tables(result):
+        console.print(table)
+    console.print(f"written to {options.out}")
+
+
 def _fill(
     journal: Journal, wanted: Sequence[str], work: Callable[[str], Record], workers: int, console: Console
 ) -> None:
@@ -100,7 +126,15 @@ def parser() -> argparse.ArgumentParser:
     pasted.add_argument("--incidents", type=int, default=1000, help="how many, from number 0 on")
     pasted.add_argument("--seed", type=int, default=0)
     pasted.set_defaults(run=run_excerpts, out=RESULTS / "excerpts")
-    for command in (cases, trips, pasted):
+    played = commands.add_parser("policies", help="play paired episodes under the baseline policies")
+    played.add_argument("--episodes", type=int, default=1000, help="how many, from number 0 on")
+    played.add_argument("--layouts", nargs="+", default=["1x8", "4x8"], help="clusters, NODESxGPUS")
+    played.add_argument("--policies", nargs="+", default=list(POLICIES), help="names, or runbook files")
+    played.add_argument("--hours", type=float, default=4.0, help="of an episode")
+    played.add_argument("--profile", help="site profile")
+    played.add_argument("--seed", type=int, default=0)
+    played.set_defaults(run=run_policies, out=RESULTS / "policies")
+    for command in (cases, trips, pasted, played):
         command.add_argument("--out", type=Path, help="folder for the results")
         command.add_argument("--workers", type=int, default=1, choices=range(1, MOST_WORKERS + 1))
         command.add_argument("--restart", action="store_true", help="forget what an earlier run has found")

@@ -106,7 +106,7 @@ class Excerpting:
         """
         prior, draws = self.world.spec.prior, Draws(self.seed, number, "restarts")
         chance = self.world.spec.model.slice_seconds / prior.restart_seconds if prior.restart_seconds else 0.0
-        for t in range(self.preroll, trace.slices - 1):
+        for t in range(self.preroll, trace.slices):
             if trace.published["job_class"][t] != DOWN or draws.uniform() >= chance:
                 continue
             over = draws.uniform() < prior.restart_clears
@@ -141,7 +141,7 @@ class Excerpting:
         published = {"phase": trace.published["phase"], "job_class": trace.published["job_class"]}
         with tempfile.TemporaryDirectory() as folder:
             said = (self.world, counted(self.world, pasted, trace.slices), published, events_of(self.world, pasted))
-            write_logs(*said, folder, protocol="excerpt", seed=number, formats=self.formats)
+            write_logs(*said, folder, protocol="excerpt", seed=number, formats=self.formats, pasted=True)
             ingested = read_paths([folder], self.formats)
         logs = diagnose(self.reader, ingested, protocol="excerpt").modes
         marks = self.exact(pasted, gaps, span, cause.phase)

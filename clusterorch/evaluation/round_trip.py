@@ -4,7 +4,7 @@ The judge is the filter on the simulated values themselves, before anything was 
 perfect reading of the same files would give, so that the difference is the work of writing and reading alone:
 
 - the same network on the same site universe (the entities that the logs name, and one elsewhere of each kind), the
-  same incident prior over the same number of slices, the same site weights;
+  same incident prior over the same number of slices, restarts that nobody logged included, the same site weights;
 - every value of every entity that the universe names, in its own slice; what the logs name nobody of has printed
   nothing, since they are complete (protocol `complete`);
 - but for signals that only a dump or a listing tells, which no clock stamps: they are left out on both sides;
@@ -26,6 +26,7 @@ import numpy as np
 
 from clusterorch.diagnosis.contiguous import gathered_by_hand
 from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
+from clusterorch.diagnosis.laid_out import Restarted
 from clusterorch.diagnosis.universe import Universe
 from clusterorch.evaluation.drawing import LAYOUTS, SLICES, Plan, one_limit, planned
 from clusterorch.evaluation.journal import Record
@@ -106,12 +107,12 @@ def placed(model: Model, trace: Trace, network: Network, universe: Universe) -> 
 def filtered(network: Network, values: np.ndarray, phases: Sequence[int], weights: np.ndarray | None) -> Belief:
     """The belief after T slices of values under the incident prior.  [T, width], [T]"""
     prior, before = incident_prior(network, len(values))
-    f = Filter(network, prior=prior, site_weights=weights, strict=False)
+    job = Restarted(Filter(network, prior=prior, site_weights=weights, strict=False))
     for _ in range(before):
-        f.step(SliceEvidence(np.full(network.width, np.nan)))
+        job.step(SliceEvidence(np.full(network.width, np.nan), int(phases[0])), logged=False)
     for row, phase in zip(values, phases, strict=True):
-        f.step(SliceEvidence(row, int(phase)))
-    return f.posterior()
+        job.step(SliceEvidence(row, int(phase)))
+    return job.posterior()
 
 
 class RoundTrip:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clusterorch.errors import InvalidIntervention
-from clusterorch.models.compile import Network
+from clusterorch.models.compile import Network, brought_shares
+from clusterorch.models.spec import Action
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class ActionKernel:
 
     clears: [sum of sites over variants] probability that the fault leaves.
     restarts: whether what is left starts again.  discards: copies discarded before loading.
+    brought, brought_to: what comes with a replacement, if the slot is empty after the action.
     """
 
     name: str
@@ -23,6 +25,8 @@ class ActionKernel:
     clears: np.ndarray
     restarts: bool
     discards: int
+    brought: np.ndarray  # [variants] probability that a fault comes with what replaces the target
+    brought_to: np.ndarray  # [sum of sites over variants] where it then is
 
 
 def action_kernel(network: Network, name: str, target: int = 0) -> ActionKernel:
@@ -35,13 +39,12 @@ def action_kernel(network: Network, name: str, target: int = 0) -> ActionKernel:
     if name not in declared:
         raise InvalidIntervention(f"action {name!r}: the model has {', '.join(declared)}")
     action = declared[name]
-    most = {"node": network.layout.nodes, "copy": network.layout.copies}.get(action.target, 1)
+    most = network.layout.targets(action.target)
     if not 0 <= target < most:
         raise InvalidIntervention(f"action {name}: {action.target} {target} is not in 0..{most - 1}")
     clears = []
     for block in network.blocks:
-        node = network.layout.node_of(block.variant.spec.site)
-        hosted = (node == target) if action.target == "node" else np.zeros(block.sites, dtype=bool)
+        hosted = network.layout.place_of(block.variant.spec.site, action.target) == target
         probability = np.zeros(block.sites)
         undecided = np.ones(block.sites, dtype=bool)
         for effect in action.effect:
@@ -51,4 +54,12 @@ def action_kernel(network: Network, name: str, target: int = 0) -> ActionKernel:
             probability[undecided & relation] = effect.clears
             undecided &= ~relation
         clears.append(probability)
-    return ActionKernel(name, target, np.concatenate(clears), action.restarts, target if action.discards else 0)
+    brought, sites = _brought(network, action, target)
+    discards = target if action.discards else 0
+    return ActionKernel(name, target, np.concatenate(clears), action.restarts, discards, brought, sites)
+
+
+def _brought(network: Network, action: Action, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """[variants] as above, and [sum of sites] where each then is: on the target, all of its sites alike."""
+    places = [network.layout.place_of(b.variant.spec.site, action.target) == target for b in network.blocks]
+    return brought_shares(network, action), np.concatenate([p / max(p.sum(), 1) for p in places])

@@ -164,7 +164,8 @@ class Filter:
         before, after = self.belief[b], self._after[b]
         if one.action is not None and one.action.restarts:
             restart(
-                self.plan, one.phase, one.save_ends, one.action.discards, one.action.clears, onset, self.weights,
+                self.plan, one.phase, one.save_ends, one.action.discards, one.action.clears,
+                one.action.brought, one.action.brought_to, onset, self.weights,
                 before, after,
             )  # fmt: skip
         else:

@@ -102,12 +102,17 @@ def restart(
     ends: bool,
     discards: int,
     clears: np.ndarray,
+    brought: np.ndarray,
+    brought_to: np.ndarray,
     onset: np.ndarray,
     site_weight: np.ndarray,
     belief: np.ndarray,
     after: np.ndarray,
 ) -> None:
-    """An action that restarts the job: what it does not clear starts again in this slice."""
+    """An action that restarts the job: what it does not clear starts again in this slice.
+
+    A slot that is then empty holds, with `brought` [V], a fault that came with a replacement, at `brought_to`.
+    """
     end = 1 if ends else 0
     cleared = 0.0
     for v in range(plan.block_offset.shape[0]):
@@ -129,11 +134,14 @@ def restart(
                     kept = (1.0 - p) * mass
                     for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
                         after[block + plan.onset_to[k] * sites + i] += kept * plan.onset_p[k]
-    starting = 0.0
+    starting = coming = 0.0
     for v in range(onset.shape[0]):
         starting += onset[v]
-    _start(plan, phase, 0, end, onset, site_weight, belief[0], after)
-    after[0] = belief[0] * (1.0 - starting) + cleared
+        coming += brought[v]
+    _start(plan, phase, 0, end, brought, brought_to, belief[0] + cleared, after)
+    empty, cleared = belief[0] * (1.0 - coming), cleared * (1.0 - coming)
+    _start(plan, phase, 0, end, onset, site_weight, empty, after)
+    after[0] = empty * (1.0 - starting) + cleared
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)

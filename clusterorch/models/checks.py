@@ -185,6 +185,9 @@ def _all_references(spec: ModelSpec) -> Iterator[_Reference]:
         for index, effect in enumerate(action.effect):
             key = f"action({action.name}).effect[{index}].of"
             yield from (_Reference(key, "mode or variant", name) for name in effect.of)
+        if action.brings is not None:
+            key = f"action({action.name}).brings.of"
+            yield from (_Reference(key, "mode or variant", name) for name in action.brings.of)
     for key, phases in _phase_lists(spec):
         yield from (_Reference(key, "phase", name) for name in phases)
 
@@ -275,6 +278,12 @@ def _settings(spec: ModelSpec) -> Iterator[Problem]:
         if action.discards and not (action.restarts and action.target == "copy"):
             fix = 'give restarts = true and target = "copy"'
             yield f"action({action.name}).discards", "discards copies without a restart from a copy", fix
+        if action.brings is not None and not (action.restarts and action.target == "node" and action.brings.of):
+            fix = 'give restarts = true, target = "node" and some modes, or remove the table'
+            yield f"action({action.name}).brings", "a fault comes with nothing that replaces a node", fix
+        if action.restarts and action.reinitialises:
+            fix = "a restart does so anyhow: remove the key"
+            yield f"action({action.name}).reinitialises", "restarts and re-initialises", fix
     needed = {"episode": "incidents_per_hour", "incident": "healthy"}.get(spec.prior.kind)
     if needed and getattr(spec.prior, needed) is None:
         yield f"prior.{needed}", f"missing, and the kind is {spec.prior.kind!r}", "add the key"

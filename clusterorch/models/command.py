@@ -16,6 +16,7 @@ from clusterorch.causal.graph import delay_text
 from clusterorch.errors import ClusterorchError
 from clusterorch.models import Layout, Model, load
 from clusterorch.models.checks import check, count_configurations
+from clusterorch.models.effects import CLEARS, HARMFUL, USELESS, Effect, effects
 from clusterorch.models.provenance import check_overlay, numbers, summary
 from clusterorch.models.reading import locate, locate_overlay, read, read_whole
 from clusterorch.models.spec import ModelSpec
@@ -123,6 +124,38 @@ def sources_command(
             table.add_row(escape(_within(origin.key)), value, f"[{colour}]{origin.status}[/]", escape(origin.text))
         out.print(table)
     out.print(f"{summary(origins)}; a list counts as one")
+
+
+def actions_command(
+    name: str | Path = "reference", overlays: Sequence[str | Path] = (), *, console: Console | None = None
+) -> None:
+    """Print what each action does to each failure, aimed as well as it can be.
+
+    Raises:
+        InvalidModel, UnknownModel: the file is broken, or there is none.
+    """
+    model, out = load(name, overlays=list(overlays)), console or _console()
+    found = effects(model.spec)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False)
+    table.add_column("failure", no_wrap=True, vertical="bottom")
+    for action in next(iter(found.values())):
+        table.add_column(action.replace("_", "\n"), justify="right", min_width=max(map(len, action.split("_"))))
+    before = None
+    for name_of_failure, row in found.items():
+        mode, variant = name_of_failure.split(".")
+        if mode != before:
+            table.add_row(f"[bold]{mode}[/]")
+        before = mode
+        table.add_row(f"  {variant}", *(_effect_cell(effect) for effect in row.values()))
+    out.print(table)
+    out.print("per cent: the chance that it ends; [green]clears[/] with half or more, [yellow]mitigates[/] with less")
+    out.print("[dim]-[/] useless: costs time at most; [red]x[/] harmful: throws away work or capacity for nothing")
+
+
+def _effect_cell(effect: Effect) -> str:
+    marks = {USELESS: "[dim]-[/]", HARMFUL: "[red]x[/]"}
+    colour = "green" if effect.word == CLEARS else "yellow"
+    return marks.get(effect.word, f"[{colour}]{100 * effect.probability:.0f}[/]")
 
 
 def _console() -> Console:

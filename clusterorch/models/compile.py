@@ -18,7 +18,7 @@ from clusterorch.models.configurations import Chain, expand, make_context
 from clusterorch.models.ground import GroundedVariant, ground, limit_slices
 from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.rows import KIND_OF_FAMILY, Rows, Situation
-from clusterorch.models.spec import PHASES, ModelSpec
+from clusterorch.models.spec import PHASES, Action, ModelSpec
 from clusterorch.probability.lifetimes import onset_probability
 
 REST, NEAR, SITE = range(3)
@@ -211,3 +211,12 @@ def entity_kind_index(kind: str) -> int:
 def family_kinds(spec: ModelSpec) -> np.ndarray:
     """[signals] CONTINUOUS, DISCRETE, CHORUS or FIRST."""
     return np.array([KIND_OF_FAMILY[signal.family] for signal in spec.signal], dtype=np.int64)
+
+
+def brought_shares(network: Network, action: Action) -> np.ndarray:
+    """[variants] probability that what is put in place of the target has each fault."""
+    if action.brings is None:
+        return np.zeros(len(network.blocks))
+    of = set(action.brings.of)
+    rates = [b.variant.rate_per_hour if {b.variant.name, b.variant.mode} & of else 0.0 for b in network.blocks]
+    return action.brings.probability * np.array(rates) / sum(rates)

@@ -85,6 +85,21 @@ class Layout:
             return np.arange(self.nodes)
         return np.full(self.count(kind), -1)
 
+    def place_of(self, site_kind: str, target_kind: str) -> np.ndarray:
+        """[count(site_kind)] the node, rail or leaf that each site is or lies on; -1 where it lies on none."""
+        sites = np.arange(self.count(site_kind))
+        if target_kind == "node":
+            return self.node_of(site_kind)
+        if target_kind == "rail" and site_kind in ("link", "rail"):
+            return sites % self.rails
+        if target_kind == "leaf" and (site_kind == "leaf" or self.node_of(site_kind)[0] >= 0):
+            return sites if site_kind == "leaf" else self.leaf_of_node[self.node_of(site_kind)]
+        return np.full(len(sites), -1)
+
+    def targets(self, target_kind: str) -> int:
+        """How many targets of a kind an action has; one if it needs none."""
+        return {"node": self.nodes, "copy": self.copies, "rail": self.rails, "leaf": self.leaves}.get(target_kind, 1)
+
     def groups(self, kind: str, level: str) -> np.ndarray:
         """[count(kind)] the group of each entity at a level: unit, node, leaf or rail."""
         if level == "unit":

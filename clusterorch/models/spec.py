@@ -7,7 +7,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from clusterorch.models.declared import (
+    SEVERITIES,
+    BySeverity,
+    Count,
+    Declared,
+    Name,
+    NonNegative,
+    Number,
+    Positive,
+    Probability,
+    ProbabilityBySeverity,
+    Table,
+    bare,
+)
+from clusterorch.models.economy import Economy
 
 SiteKind = Literal["gpu", "node", "link", "leaf", "rail", "communicator", "rank", "storage", "checkpoint", "job"]
 Relation = Literal["site", "node", "rest", "others", "all"]
@@ -17,43 +33,7 @@ STREAMS = ("nccl", "kernel", "smi", "network", "checkpoint")
 PHASES = ("launch", "init_comm", "load", "step", "eval", "save", "stop", "queued")
 RELATIONS = ("rest", "node", "site")
 JOB_CLASSES = ("moving", "halted", "down")
-SEVERITIES = 3
 _INSTANT = 1e-3  # seconds, shorter than any slice
-
-
-def _bare(value: Any) -> Any:
-    """The number inside `{value = ..., source = ...}`; a bare number stays."""
-    if isinstance(value, dict) and "value" in value:
-        if unknown := set(value) - {"value", "source", "derived", "assumed"}:
-            raise ValueError(f"a number carries value and source, derived or assumed, not {sorted(unknown)}")
-        return value["value"]
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_bare), Field(allow_inf_nan=False)]
-Positive = Annotated[float, BeforeValidator(_bare), Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, BeforeValidator(_bare), Field(ge=0, allow_inf_nan=False)]
-Probability = Annotated[float, BeforeValidator(_bare), Field(ge=0, le=1)]
-Count = Annotated[int, BeforeValidator(_bare), Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-BySeverity = Annotated[
-    Number | Annotated[list[Number], Field(min_length=SEVERITIES, max_length=SEVERITIES)],
-    BeforeValidator(_bare),
-]
-ProbabilityBySeverity = Annotated[
-    Probability | Annotated[list[Probability], Field(min_length=SEVERITIES, max_length=SEVERITIES)],
-    BeforeValidator(_bare),
-]
-Table = Annotated[list[Probability] | list[list[Probability]], BeforeValidator(_bare)]
-
-
-class Declared(BaseModel):
-    """A table of the file: unknown keys are errors, and its numbers say where they come from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    source: str | None = None
-    derived: str | None = None
-    assumed: str | None = None
 
 
 class Header(Declared):
@@ -74,7 +54,7 @@ class Job(Declared):
     load_seconds: Positive
     save_every_seconds: Positive
     save_seconds: Positive
-    copies: Annotated[int, BeforeValidator(_bare), Field(ge=1, le=8)]
+    copies: Annotated[int, BeforeValidator(bare), Field(ge=1, le=8)]
 
 
 class StreamSpec(Declared):
@@ -102,7 +82,7 @@ class Variant(Declared):
     title: str = ""
     site: SiteKind
     share: Probability = 1.0
-    severity: Annotated[list[Probability], BeforeValidator(_bare)] | None = None
+    severity: Annotated[list[Probability], BeforeValidator(bare)] | None = None
     phases: list[str] | None = None
     recovers_per_hour: NonNegative = 0.0
     proximate: str | None = None
@@ -313,16 +293,26 @@ class ActionEffect(Declared):
     clears: Probability
 
 
+class ActionBrings(Declared):
+    """`[action.brings]`: a fault that what is put in place of the target may have, on the target itself."""
+
+    probability: Probability
+    of: list[str]  # modes or variants, in proportion to their hazards
+
+
 class Action(Declared):
     """`[[action]]`: something an operator can do."""
 
     name: Name
     title: str
-    target: Literal["none", "node", "job", "copy"]
+    target: Literal["none", "node", "job", "copy", "rail", "leaf"]
     restarts: bool = False
     discards: bool = False
+    reinitialises: bool = False
+    does: Literal["", "isolate", "swap", "tree", "ring", "around", "requeue"] = ""
     cost: str = ""
     effect: list[ActionEffect] = []
+    brings: ActionBrings | None = None
 
 
 class PhaseShares(Declared):
@@ -390,5 +380,6 @@ class ModelSpec(Declared):
     signal: list[Signal] = Field(min_length=1)
     action: list[Action] = []
     protocol: list[Protocol] = []
+    economy: Economy | None = None
     formats: list[str] = []
     commands: list[str] = []

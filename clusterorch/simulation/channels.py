@@ -11,7 +11,7 @@ Collector `c` is `CELLS << 24 | c`; channels 2 s and 2 s + 1 of stream s are los
 Causal (53-bit draws), the entity is one of the constants below:
 
 ====================  ============================================================
-SLOT                  ONSET, SEVERITY, SITE, RECOVERY, CLEARS
+SLOT                  ONSET, SEVERITY, SITE, RECOVERY, CLEARS, BROUGHT, BROUGHT_TO
 EDGE                  2 e: gate of declared edge e, 2 e + 1: its advance
 MECHANISM             m: whether declared mechanism m heals
 ENSEMBLE              s: whether chorus s is told, who speaks first in signal s
@@ -24,4 +24,4 @@ CELLS = 64  # above every entity kind number
 KIND_SHIFT = 24
 
 SLOT, EDGE, MECHANISM, ENSEMBLE, MOMENT, MECHANISM_MOMENT = range(6)
-ONSET, SEVERITY, SITE, RECOVERY, CLEARS = range(5)
+ONSET, SEVERITY, SITE, RECOVERY, CLEARS, BROUGHT, BROUGHT_TO = range(7)

@@ -77,7 +77,10 @@ def run(
             skew = WRONG_CLOCKS
             if protocol == "excerpt":
                 said, skew = _pasted(loaded, trace, seed, at), 0.0
-            files = write_logs(loaded, *said, folder / LOGS, protocol=protocol, seed=seed, skew=skew, force=force)
+            files = write_logs(
+                loaded, *said, folder / LOGS, protocol=protocol, seed=seed, skew=skew, force=force,
+                pasted=protocol == "excerpt",
+            )  # fmt: skip
         trace.save(folder, force=force)
     _show(trace, folder, files, console or Console(soft_wrap=True))
     return trace

@@ -127,11 +127,11 @@ def events_of(model: Model, pasted: Sequence[Pasted]) -> list[Event]:
 
 
 def counted(model: Model, pasted: Sequence[Pasted], slices: int) -> np.ndarray:
-    """[slices, width] values that hold nothing but the counters of links among the lines: those print from values."""
+    """[slices, width] values of the lines that others print: counters of links, and what a line of the job carries."""
     network, values = model.network, np.full((slices, model.network.width), np.nan)
     for line in pasted:
         signal = model.spec.signal[line.signal]
-        if signal.entity == "link" and signal.stream == "network":
+        if signal.entity == "job" or (signal.entity == "link" and signal.stream == "network"):
             values[line.slice, int(network.signal_offset[line.signal]) + line.entity] = line.value
     return values
 

@@ -25,25 +25,30 @@ _CELLS = CELLS << KIND_SHIFT
 
 
 @njit(cache=True, error_model="numpy")
-def emit(plan: CausalPlan, signals: SignalPlan, table: SituationTable, do: Interventions, state: State, t: int) -> None:
-    """Draw the telemetry of slice t of every instance, lose cells, keep the samples taken."""
-    _at_rest(signals, table, state, t)
-    _near_faults(plan, signals, table, state, t)
-    _first_speakers(plan, signals, table, state, t)
+def emit(
+    plan: CausalPlan, signals: SignalPlan, table: SituationTable, do: Interventions, state: State, times: np.ndarray
+) -> None:
+    """Draw the telemetry of the slice of every instance that does not rest, lose cells, keep the samples taken."""
+    _at_rest(signals, table, state, times)
+    _near_faults(plan, signals, table, state, times)
+    _first_speakers(plan, signals, table, state, times)
     for b in range(state.variant.shape[0]):
         for i in range(do.signal.shape[0]):
-            if do.signal[i, 2] <= t < do.signal[i, 3]:
+            if do.signal[i, 2] <= times[b] < do.signal[i, 3]:
                 state.values[b, do.signal[i, 0] : do.signal[i, 1]] = do.signal_value[i]
-    _deliver(signals, state, t)
-    _keep(signals, state)
+    _deliver(signals, state, times)
+    _keep(signals, state, times)
 
 
 @njit(cache=True, error_model="numpy")
-def _at_rest(signals, table, state, t):
+def _at_rest(signals, table, state, times):
     """Every signal of every entity, with the row of an entity at rest."""
     width, draws = signals.widest, table.draws
     flat, work, index = np.empty(4 * width), np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
     for b in range(state.variant.shape[0]):
+        t = times[b]
+        if t < 0:
+            continue
         key = (state.key[b, 0], state.key[b, 1])
         values, last, gap = state.values[b], state.last[b], state.gap[b]
         rows = table.rows[state.situation[b]]
@@ -69,12 +74,13 @@ def _at_rest(signals, table, state, t):
 
 
 @njit(cache=True, error_model="numpy")
-def _near_faults(plan, signals, table, state, t):
+def _near_faults(plan, signals, table, state, times):
     """Draw again what stands near a fault or at it, where another row applies there."""
     work, index = np.empty(signals.widest + 1), np.empty(signals.widest + 1, dtype=np.int64)
     u, draws, families, kinds, spans = np.empty(signals.widest), table.draws, signals.family, signals.kind, signals.span
     for b in range(state.variant.shape[0]):
-        if state.variant[b] < 0:
+        t = times[b]
+        if state.variant[b] < 0 or t < 0:
             continue
         site_kind, site = plan.site_kind[state.variant[b]], state.site[b]
         k0, k1, situation = state.key[b, 0], state.key[b, 1], state.situation[b]
@@ -111,12 +117,15 @@ def _near_faults(plan, signals, table, state, t):
 
 
 @njit(cache=True, error_model="numpy")
-def _first_speakers(plan, signals, table, state, t):
+def _first_speakers(plan, signals, table, state, times):
     """Member that spoke first, -1 nobody.  Row: speaks, weight at the site, near, at rest."""
     draws = table.draws
     for i in range(signals.ensemble.shape[0]):
         s = signals.ensemble[i]
         for b in range(state.variant.shape[0]):
+            t = times[b]
+            if t < 0:
+                continue
             row = table.rows[state.situation[b], s, REST]
             u = causal_uniform(t, ENSEMBLE, s, state.key[b, 0], state.key[b, 1])
             silent = 1.0 - draws[row, 0]
@@ -152,11 +161,14 @@ def _pick(weight, u):
 
 
 @njit(cache=True, error_model="numpy")
-def _deliver(signals, state, t):
+def _deliver(signals, state, times):
     """Lose or delay the cell of every stream and collector; what is lost becomes NaN."""
     collectors = signals.nodes + 1
     u = np.empty((4, collectors))
     for b in range(state.variant.shape[0]):
+        t = times[b]
+        if t < 0:
+            continue
         for stream in range(signals.lost.shape[0]):
             if stream % 2 == 0:
                 fill_uniform_block(u, t, _CELLS, stream // 2, (state.key[b, 0], state.key[b, 1]))
@@ -165,7 +177,7 @@ def _deliver(signals, state, t):
                 delay = 0
                 for k in range(signals.delay.shape[1]):
                     delay += 1 if u[delaying, c] >= signals.delay[stream, k] else 0
-                lost = u[losing, c] < signals.lost[stream]
+                lost = u[losing, c] < signals.lost[stream] or state.silent[b, stream, c] != 0
                 newest = state.queue[b, stream, c]
                 at = max(t + delay, newest)
                 state.queue[b, stream, c] = newest if lost else at
@@ -188,8 +200,10 @@ def _lose(signals, state, b, stream):
 
 
 @njit(cache=True, error_model="numpy")
-def _keep(signals, state):
+def _keep(signals, state, times):
     for b in range(state.variant.shape[0]):
+        if times[b] < 0:
+            continue
         values, last, gap = state.values[b], state.last[b], state.gap[b]
         for i in range(signals.continuous.shape[0]):
             s = signals.continuous[i]

@@ -19,17 +19,17 @@ from clusterorch.simulation.state import State
 
 @njit(cache=True, error_model="numpy")
 def advance(
-    plan: CausalPlan, do: Interventions, onset: np.ndarray, state: State, t: int, action: np.ndarray, target: np.ndarray
-) -> None:
-    """Advance the hidden state of every instance by slice t.
+    plan: CausalPlan, do: Interventions, onset: np.ndarray, state: State, times: np.ndarray, action: np.ndarray,
+    target: np.ndarray,
+) -> None:  # fmt: skip
+    """Advance the hidden state of every instance by its own slice.
 
-    onset: [phases, V] cumulated over variants.  action, target: [B], -1 none.
+    onset: [phases, V] cumulated over variants.  times: [B] slice of each, -1: it rests.  action, target: [B], -1 none.
     """
-    act(plan, state, t, action, target)
-    move_phase(plan, state, action)
+    act(plan, state, times, action, target)
+    move_phase(plan, state, times, action)
     for i in range(do.phase.shape[0]):
-        if do.phase[i, 1] <= t < do.phase[i, 2]:
-            set_phase(state, do.phase[i, 0])
-    draw_slot(plan, do, onset, state, t)
-    draw_mechanisms(plan, do, state, t)
-    judge_job(plan, state)
+        set_phase(state, times, do.phase[i, 0], do.phase[i, 1], do.phase[i, 2])
+    draw_slot(plan, do, onset, state, times)
+    draw_mechanisms(plan, do, state, times)
+    judge_job(plan, state, times)

@@ -23,7 +23,7 @@ FREE = -1
 
 
 @njit(cache=True, error_model="numpy")
-def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, t: int) -> None:
+def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, times: np.ndarray) -> None:
     """Mechanisms in causal order, each after the edges into it."""
     transients, heals = plan.transient, plan.heals
     incoming, start = plan.incoming, plan.incoming_start
@@ -32,6 +32,9 @@ def draw_mechanisms(plan: CausalPlan, do: Interventions, state: State, t: int) -
     key, stage_of, arrived = state.key, state.stage, state.arrived
     intervened = do.mechanism.shape[0] + do.edge.shape[0] > 0
     for b in range(key.shape[0]):
+        t = times[b]
+        if t < 0:
+            continue
         k0, k1 = key[b, 0], key[b, 1]
         before_0, before_1, v, phase = state.bits[b, 0], state.bits[b, 1], state.variant[b], state.phase[b]
         age, entered = state.age_before[b], state.entered[b] != NOTHING

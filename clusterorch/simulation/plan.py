@@ -14,7 +14,7 @@ import numpy as np
 
 from clusterorch.causal.slices import ERLANG, FAST, GEOMETRIC, RECURRENT, TIMER
 from clusterorch.errors import InvalidModel
-from clusterorch.models.compile import Block, Network, entity_kind_index
+from clusterorch.models.compile import Block, Network, brought_shares, entity_kind_index
 from clusterorch.models.ground import limit_slices, topological_mechanisms
 from clusterorch.models.layout import ENTITY_KINDS, Layout
 from clusterorch.models.spec import PHASES, SEVERITIES, Action, Edge, ModelSpec
@@ -24,6 +24,7 @@ WORD = 62  # bits of a signed word, less the sign and one
 MOST_MECHANISMS = 2 * WORD
 FOREVER = 2**40
 SAVE, STOP, LAUNCH = PHASES.index("save"), PHASES.index("stop"), PHASES.index("launch")
+TARGETS = ("node", "rail", "leaf")  # kinds of targets that sites lie on
 HALTING_PHASES = sum(1 << PHASES.index(p) for p in ("launch", "init_comm", "load"))
 
 
@@ -62,9 +63,13 @@ class CausalPlan(NamedTuple):
     following: np.ndarray  # [phases]
     restarts: np.ndarray  # [A]
     discards: np.ndarray  # [A]
-    at_node: np.ndarray  # [A] whether the target is a node
+    reinitialises: np.ndarray  # [A] whether it takes the job through init_comm without a load
+    target_kind: np.ndarray  # [A] number in TARGETS, -1 for none of them
+    brought: np.ndarray  # [A, V] cumulated probability that a fault comes with what replaces the target
     clears: np.ndarray  # [A, V, 2] elsewhere, at the site
     per_node: np.ndarray  # [kinds] entities on a node; 0 where they have none
+    place: np.ndarray  # node, rail or leaf of every site, by target kind and site kind; -1 none
+    place_start: np.ndarray  # [TARGETS, kinds]
     copies: int
 
 
@@ -107,6 +112,7 @@ def causal_plan(network: Network, limits: dict[str, float]) -> CausalPlan:
         **_variants(network),
         **_schedule(spec),
         **_actions(network),
+        **_places(network.layout),
         per_node=_ints(_per_node(network.layout, kind) for kind in ENTITY_KINDS),
         copies=network.layout.copies,
     )
@@ -167,6 +173,12 @@ def _edges(spec: ModelSpec, limits: dict[str, int]) -> dict[str, np.ndarray]:
     }
 
 
+def _places(layout: Layout) -> dict[str, np.ndarray]:
+    tables = [layout.place_of(kind, target) for target in TARGETS for kind in ENTITY_KINDS]
+    starts = np.concatenate([[0], np.cumsum([len(table) for table in tables])[:-1]])
+    return {"place": np.concatenate(tables), "place_start": _ints(starts).reshape(len(TARGETS), -1)}
+
+
 def _variants(network: Network) -> dict[str, np.ndarray]:
     variants = [b.variant for b in network.blocks]
     shares = np.ones((len(variants), SEVERITIES))
@@ -207,7 +219,9 @@ def _actions(network: Network) -> dict[str, np.ndarray]:
     return {
         "restarts": _ints(a.restarts for a in actions),
         "discards": _ints(a.discards for a in actions),
-        "at_node": _ints(a.target == "node" for a in actions),
+        "reinitialises": _ints(a.reinitialises for a in actions),
+        "target_kind": _ints(TARGETS.index(a.target) if a.target in TARGETS else -1 for a in actions),
+        "brought": np.cumsum([brought_shares(network, a) for a in actions], axis=1).reshape(len(actions), -1),
         "clears": clears,
     }
 

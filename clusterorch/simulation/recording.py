@@ -15,7 +15,7 @@ from clusterorch.simulation.channels import MECHANISM_MOMENT
 from clusterorch.simulation.lines import LineRecorder
 from clusterorch.simulation.plan import active
 from clusterorch.simulation.simulator import Simulator
-from clusterorch.simulation.state import AGAIN, CLEARED, FORCED, NOTHING, REPLACED
+from clusterorch.simulation.state import AGAIN, CLEARED, COME, FORCED, NOTHING, REPLACED
 from clusterorch.telemetry.events import CASCADE, Event
 
 _SLOT_MOMENT = 1 << 20
@@ -32,9 +32,12 @@ class Recorder:
         self._fault: Event | None = None
         self._place = "job 0"
 
-    def record(self, action: Any = None) -> list[Event]:
-        """Events of the newest slice, in order of time; `action` is what was taken before it."""
-        t, first = self.simulator.time - 1, len(self.events)
+    def record(self, action: Any = None, *, t: int | None = None) -> list[Event]:
+        """Events of the newest slice, in order of time.
+
+        action: what was taken before it.  t: its number, where the instance has a time of its own.
+        """
+        t, first = self.simulator.time - 1 if t is None else t, len(self.events)
         acted = self._act(t, action)
         self._slot(t, acted)
         transient = self._mechanisms(t)
@@ -82,7 +85,7 @@ class Recorder:
         elif entered != NOTHING:
             self._place = self._site()
             payload = self._what() | ({"do": True} if entered == FORCED else {})
-            self._fault = self._add(t, _SLOT_MOMENT + 1, "fault", payload, ())
+            self._fault = self._add(t, _SLOT_MOMENT + 1, "fault", payload, behind if entered == COME else ())
 
     def _site(self) -> str:
         state, b = self.simulator.state, self.instance

@@ -10,37 +10,47 @@ from clusterorch.models.spec import PHASES
 from clusterorch.simulation.plan import HALTING_PHASES, LAUNCH, SAVE, STOP, WORD, CausalPlan
 from clusterorch.simulation.state import State
 
-STEP = PHASES.index("step")
+STEP, INIT_COMM = PHASES.index("step"), PHASES.index("init_comm")
 
 
 @njit(cache=True, error_model="numpy")
-def move_phase(plan: CausalPlan, state: State, actions: np.ndarray) -> None:
+def move_phase(plan: CausalPlan, state: State, times: np.ndarray, actions: np.ndarray) -> None:
     """The published schedule."""
     for b in range(actions.shape[0]):
+        if times[b] < 0:
+            continue
         phase, clock = state.phase[b], state.clock[b]
         if actions[b] >= 0 and plan.restarts[actions[b]] == 1:
-            phase, clock = LAUNCH, 0
+            phase, clock, state.resumes[b] = LAUNCH, 0, -1
+        elif actions[b] >= 0 and plan.reinitialises[actions[b]] == 1 and phase == STEP:
+            phase, clock, state.resumes[b] = INIT_COMM, 0, clock
         elif state.job_class[b] == DOWN:
             phase, clock = STOP, 0
         elif state.job_class[b] == MOVING:
             clock += 1
-            if clock >= plan.duration[phase]:
+            if clock >= plan.duration[phase] and phase == INIT_COMM and state.resumes[b] >= 0:
+                phase, clock, state.resumes[b] = STEP, state.resumes[b], -1
+            elif clock >= plan.duration[phase]:
                 phase, clock = plan.following[phase], 0
         state.phase[b], state.clock[b] = phase, clock
 
 
 @njit(cache=True, error_model="numpy")
-def set_phase(state: State, phase: int) -> None:
-    """An intervention sets the phase; where it is another one, its clock starts."""
+def set_phase(state: State, times: np.ndarray, phase: int, start: int, stop: int) -> None:
+    """An intervention sets the phase in slices [start, stop); where it is another one, its clock starts."""
     for b in range(state.phase.shape[0]):
+        if not start <= times[b] < stop:
+            continue
         state.clock[b] = 0 if state.phase[b] != phase else state.clock[b]
         state.phase[b] = phase
 
 
 @njit(cache=True, error_model="numpy")
-def judge_job(plan: CausalPlan, state: State) -> None:
+def judge_job(plan: CausalPlan, state: State, times: np.ndarray) -> None:
     """Job class, age of the halt, progress, and whether a save ends here."""
     for b in range(state.bits.shape[0]):
+        if times[b] < 0:
+            continue
         low, high, phase = state.bits[b, 0], state.bits[b, 1], state.phase[b]
         kind = MOVING
         if low | high:

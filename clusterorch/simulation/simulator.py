@@ -81,6 +81,8 @@ class Simulator:
         self.situations = Situations(network)
         self._noise, self._start, self._do = (seed, domain, first_instance), start, tuple(do)
         self._onset = network.onset if onset is None else onset
+        if isinstance(self._onset, np.ndarray):
+            self._cumulated_once = np.cumsum(self._onset, axis=1)
         self._actions = [a.name for a in network.spec.action]
         self.do = compile_do(network, do, _entries(network, fault, at, batch))
         self.state: State = new_state(network, self._keys(batch, episode), start)
@@ -114,26 +116,50 @@ class Simulator:
         Raises:
             InvalidIntervention: no such action or target.
         """
-        t, state = self.time, self.state
-        advance(self.plan, self.do, self._cumulated(t), state, t, *self._parse(action))
-        if look_up(self.situations.table, state):
-            new = state.situation < 0
-            active = (state.bits | state.transient)[new]
-            self.situations.learn(active, state.severity[new], state.phase[new], state.job_class[new])
-            look_up(self.situations.table, state)
-        emit(self.plan, self.signals, self.situations.table, self.do, state, t)
+        times = np.full(self.batch, self.time, dtype=np.int64)
+        self.step_each(times, *self._parse(action))
         self.time += 1
+        state = self.state
         return SliceRecord(
             state.values, state.phase, state.job_class, state.age_before, state.save_ends, state.saved, state.held,
             state.progress, state.arrival,
         )  # fmt: skip
 
+    def step_each(self, times: np.ndarray, actions: np.ndarray, targets: np.ndarray) -> None:
+        """Advance every instance by a slice of its own.
+
+        times: [B] number of the slice in its episode, -1: it rests.  actions, targets: [B] by number, -1 none.
+        """
+        state = self.state
+        advance(self.plan, self.do, self._cumulated(int(times.max())), state, times, actions, targets)
+        if look_up(self.situations.table, state, times):
+            new = (state.situation < 0) & (times >= 0)
+            active = (state.bits | state.transient)[new]
+            self.situations.learn(active, state.severity[new], state.phase[new], state.job_class[new])
+            look_up(self.situations.table, state, times)
+        emit(self.plan, self.signals, self.situations.table, self.do, state, times)
+
+    @property
+    def noise(self) -> tuple[int, int | str, int]:
+        """Root seed, domain and number of the first instance."""
+        return self._noise
+
+    def reseed(self, seed: int) -> None:
+        """What begins from now on is of another root seed."""
+        self._noise = (seed, *self._noise[1:])
+
+    def begin(self, rows: np.ndarray, episodes: np.ndarray) -> None:
+        """Begin further episodes of some instances.  [n] rows, [n] numbers of episodes"""
+        seed, domain, first = self._noise
+        keys = [stream_key(seed, domain, first + int(b), int(e)) for b, e in zip(rows, episodes, strict=True)]
+        fresh = new_state(self.network, np.array(keys, dtype=np.uint64).reshape(-1, 2), self._start)
+        for column, new in zip(self.state, fresh, strict=True):
+            column[rows] = new
+
     def _cumulated(self, t: int) -> np.ndarray:
         """[phases, variants] onset probabilities, cumulated over variants."""
         if not isinstance(self._onset, np.ndarray):
             return np.cumsum([self._onset.onset(t, phase) for phase in range(len(PHASES))], axis=1)
-        if t == 0:
-            self._cumulated_once = np.cumsum(self._onset, axis=1)
         return self._cumulated_once
 
     def _parse(self, action: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -155,12 +181,12 @@ class Simulator:
             raise InvalidIntervention(f"no action is named {name!r}; near it: {', '.join(near)}")
         number = self._actions.index(name)
         layout, kind = self.network.layout, self.network.spec.action[number].target
-        most = {"node": layout.nodes, "copy": layout.copies}.get(kind)
-        if target is None and most is not None:
+        most = layout.targets(kind)
+        if target is None and kind not in ("none", "job"):
             raise InvalidIntervention(f"action {name} needs a target: a {kind} in 0..{most - 1}")
         target = 0 if target is None else operator.index(target)
-        if not 0 <= target < (most or 1):
-            raise InvalidIntervention(f"action {name}: {kind} {target} is not in 0..{(most or 1) - 1}")
+        if not 0 <= target < most:
+            raise InvalidIntervention(f"action {name}: {kind} {target} is not in 0..{most - 1}")
         return number, target
 
 

@@ -52,10 +52,12 @@ def pack(severity: int, phase: int, job_class: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def look_up(table: SituationTable, state: State) -> int:
-    """Number the situation of every instance; returns how many are not known yet (-1)."""
+def look_up(table: SituationTable, state: State, times: np.ndarray) -> int:
+    """Number the situation of every instance that does not rest; returns how many are not known yet (-1)."""
     missing = 0
     for b in range(state.variant.shape[0]):
+        if times[b] < 0:
+            continue
         packed = pack(state.severity[b], state.phase[b], state.job_class[b])
         low, high = state.bits[b, 0] | state.transient[b, 0], state.bits[b, 1] | state.transient[b, 1]
         place = find_place(table.keys, low, high, packed)

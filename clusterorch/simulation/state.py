@@ -35,11 +35,15 @@ class State(NamedTuple):
     last: np.ndarray  # [B, W] last sample taken of every continuous signal
     gap: np.ndarray  # [B, W] slices since then, at most 63; 0 none yet
     queue: np.ndarray  # [B, streams, N + 1] arrival of the newest cell delivered
+    resumes: np.ndarray  # [B] clock of the step that a re-initialisation returns to, -1 none
+    proneness: np.ndarray  # [B, N] hazard of what is on a node, in that of any other; 0 while it is out of the job
+    share: np.ndarray  # [B] mean of these
+    silent: np.ndarray  # [B, streams, N + 1] whether a collector delivers nothing
 
     age_before: np.ndarray  # [B] published age that the slice started from
     save_ends: np.ndarray  # [B] 0 or 1
     saved: np.ndarray  # [B] 0 or 1, a copy was completed
-    entered: np.ndarray  # [B] NOTHING, DRAWN, FORCED, AGAIN: how the fault in the slot started in this slice
+    entered: np.ndarray  # [B] NOTHING, DRAWN, FORCED, AGAIN, COME: how the fault in the slot started in this slice
     left: np.ndarray  # [B] NOTHING, ENDED, CLEARED, REPLACED: how the fault of the slice before went
     bits_before: np.ndarray  # [B, 2] mechanisms before the slice, after the action
     transient: np.ndarray  # [B, 2] transient mechanisms that are on
@@ -50,7 +54,7 @@ class State(NamedTuple):
     arrival: np.ndarray  # [B, streams, N + 1] slice in which a cell arrives, -1 lost; last column the job's
 
 
-NOTHING, DRAWN, FORCED, AGAIN = range(4)
+NOTHING, DRAWN, FORCED, AGAIN, COME = range(5)
 ENDED, CLEARED, REPLACED = 1, 2, 3
 
 
@@ -69,7 +73,8 @@ def new_state(network: Network, keys: np.ndarray, start: str) -> State:
         clock=ints(-1), job_class=ints(), age=ints(), held=ints(copies),
         copy_progress=np.zeros((batch, copies)), progress=np.zeros(batch), saves=ints(),
         last=np.zeros((batch, width)), gap=np.zeros((batch, width), dtype=np.int8),
-        queue=np.zeros(cells, dtype=np.int32),
+        queue=np.zeros(cells, dtype=np.int32), resumes=ints(-1),
+        proneness=np.ones((batch, nodes)), share=np.ones(batch), silent=np.zeros(cells, dtype=np.int8),
         age_before=ints(), save_ends=ints(), saved=ints(), entered=ints(), left=ints(), bits_before=ints(0, 2),
         transient=ints(0, 2), arrived=np.zeros((batch, edges), dtype=np.int8), busy=ints(), situation=ints(-1),
         values=np.full((batch, width), np.nan), arrival=np.full(cells, -1, dtype=np.int32),

@@ -6,16 +6,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from statistics import median
 
 from clusterorch.telemetry import desync
 from clusterorch.telemetry.dumps import Dump
+from clusterorch.telemetry.levels import SHARE, at_beginning, under_load
 from clusterorch.telemetry.readings import JOB, PhaseMark, Reading, Sample
 from clusterorch.telemetry.rows import Operator
 from clusterorch.telemetry.versions import conflict
 
-_LOAD_OVER_REST = 1.25  # by which load must differ from the least that is seen
-_BASELINE_SHARE = 4  # the baseline is the median of the first quarter
 _SELDOM_SHARED = 100  # a count that two communicators of a job seldom have in common
 _FEWEST_STEPS = 3  # from one value of a series to the next
 # From the lower quartile of steps, which no spike reaches, to the standard deviation of the values.
@@ -59,10 +57,9 @@ def related(
 def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases: Sequence[PhaseMark]) -> list[Reading]:
     """Log of each value over a level of its own: that at which its file began, or that under load.
 
-    The samples of a beginning give no readings.  The level under load is that of the highest quarter; where
-    nothing is much lower, or all is below `least`, nothing tells load from rest, and nothing is said.  A first step
-    after a start or a load is slow by itself and left out, as is a value that is not positive (a feature that is
-    off prints zero).
+    The samples of a beginning, their first quarter, give no readings.  Where nothing tells load from rest, nothing is
+    said.  A first step after a start or a load is slow by itself and left out, as is a value that is not positive (a
+    feature that is off prints zero).
     """
     readings: list[Reading] = []
     settling = sorted((mark.file, mark.order) for mark in phases if mark.phase in operator.settles_after)
@@ -71,14 +68,12 @@ def ratio_to_own_baseline(operator: Operator, samples: Sequence[Sample], phases:
         if len(values) < 2:
             continue
         series = values
-        quarter = max(1, len(values) // _BASELINE_SHARE)
         if operator.level == "load":
-            ranked = sorted(sample.number for sample in values)
-            level, rest = median(ranked[-quarter:]), median(ranked[:quarter])
-            values = values if level >= max(operator.least, _LOAD_OVER_REST * rest) else []
+            if (level := under_load(values, phases, operator.least)) is None:
+                continue
         else:
-            level = median(sample.number for sample in values[:quarter])
-            values = values[quarter:]
+            level = at_beginning([sample.number for sample in values])
+            values = values[max(1, len(values) // SHARE) :]
         unit = _calm(operator, [math.log(sample.number) for sample in series])
         readings += [
             sample.base._replace(

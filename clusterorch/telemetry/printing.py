@@ -49,17 +49,19 @@ class Printer:
         key: of the noise that decides between rows, and how many lines a class of counts is.
         skew: most seconds by which the clock of a host is wrong.
         zones: whether hosts keep the time of different zones.
+        pasted: whether the events are those that somebody chose for an excerpt.
     """
 
     def __init__(
-        self, model: Model, formats: Formats, key: tuple[int, int], *, skew: float = 0.0, zones: bool = False
-    ) -> None:
+        self, model: Model, formats: Formats, key: tuple[int, int], *, skew: float = 0.0, zones: bool = False,
+        pasted: bool = False,
+    ) -> None:  # fmt: skip
         self.spec, self.formats, self.key = model.spec, formats, key
         seconds = {timer.name: timer.seconds for timer in model.spec.timer} | dict(model.limits)
         self.naming = Naming(model.layout, seconds)
         self.signals = {s.name: s for s in model.spec.signal}
         self._places = {s.name: model.network.slice_of(i) for i, s in enumerate(model.spec.signal)}
-        said = sayings(formats)
+        said = [x for x in sayings(formats) if pasted or x.template is None or not x.template.pasted]
         self.spoken = spoken(said, lambda number: self.uniform(number, _DIALECT, 0))
         self.sayings: dict[str, list[Saying]] = {}
         self.pieces: dict[str, list[Saying]] = {}
@@ -75,6 +77,7 @@ class Printer:
         for saying in said:
             if saying.row is not None and saying.row.phase and saying.signal is None and saying.measure is None:
                 self._marks.setdefault(saying.row.phase, []).append(saying)
+        self._tells = {row.signal: row.phase for row in formats.pattern.values() if row.signal and row.phase}
         self._chatter = [x for x in said if x.row is not None and x.row.known and x.row.silent]
         self._known_plain: dict[tuple[str, str | None], bool] = {}
         self._once: set[tuple[str, str]] = set()
@@ -345,6 +348,13 @@ class Printer:
             fields = self.fields(saying, "rank", 0, time, step, 0)
             text = _stamped(saying.render(fields), fields)
             yield Line(time, fields["host"], saying.stream, text, ("phase", PHASES[phase]), "info")
+
+    def phase_again(self, said: Sequence[Line], phase: int, step: int) -> Iterator[Line]:
+        """The phase once more after each line that tells another: it is published, and a stray line ends no phase."""
+        for stray in said:
+            if self._tells.get(stray.kind[0], PHASES[phase]) != PHASES[phase]:
+                for line in self.phase(phase, stray.time + _MOMENT, step):
+                    yield line._replace(kind=("phase", f"{PHASES[phase]} after {stray.time}"))
 
 
 def _with_number(saying: Saying, fields: dict[str, Any], number: float) -> str:

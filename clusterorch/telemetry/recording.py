@@ -101,7 +101,7 @@ class Recorder:
                 line.file,
                 line.number,
                 line.time,
-                line.order,
+                line.order + row.closes,
                 row.phase,
                 line.text,
                 row.name,

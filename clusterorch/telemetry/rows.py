@@ -137,6 +137,7 @@ class Pattern(Value):
     measure: Name | None = None
     known: bool = False
     phase: str | None = None
+    closes: bool = False  # the line is the last of the phase before the one that it tells
     limit: LimitRule | None = None
     place: dict[PlacePart, str] = {}
     section: list[Literal["host", "pci", "device", "index", "checkpoint", "lspci", "guid"]] = []
@@ -331,6 +332,7 @@ class Template(Row):
 
     A relation between lines is shown by several: with `members`, every member of the entity's node or job says
     `others`, and the entity itself `text`.  `file` names the file that it is written to; `once` keeps such files few.
+    What is `pasted` is printed in excerpts alone.
     """
 
     signal: Name | None = None
@@ -345,6 +347,7 @@ class Template(Row):
     dialect: Dialect | None = None
     file: str | None = None
     once: bool = False
+    pasted: bool = False
     scale: float = 1.0
     transform: Literal["none", "inverse"] = "none"
 

@@ -142,8 +142,11 @@ def _word(row: Column, value: str, u: float) -> str:
     return str(row.values.get(value, row.values.get(row.rest or "", [_ABSENT]))[0])
 
 
-def counter_lines(printer: Printer, model: Model, values: np.ndarray) -> Iterator[Line]:
-    """Counters of every link, for the slices in which they rose or were seen to stand high.  [T, width]"""
+def counter_lines(printer: Printer, model: Model, values: np.ndarray, *, spread: bool = True) -> Iterator[Line]:
+    """Counters of every link, for the slices in which they rose or were seen to stand high.  [T, width]
+
+    Either at any time of these, or, not spread, all at the second in their middle.
+    """
     printed: set[str] = set()
     for counter in printer.formats.counter.values():
         for name in (counter.signal, counter.standing):
@@ -151,10 +154,12 @@ def counter_lines(printer: Printer, model: Model, values: np.ndarray) -> Iterato
             if counter.template is None or signal is None or signal.entity != "link" or signal.name in printed:
                 continue
             printed.add(signal.name)
-            yield from _of_counter(printer, model, values, counter, signal)
+            yield from _of_counter(printer, model, values, counter, signal, spread=spread)
 
 
-def _of_counter(printer: Printer, model: Model, values: np.ndarray, counter: Counter, signal: Signal) -> Iterator[Line]:
+def _of_counter(
+    printer: Printer, model: Model, values: np.ndarray, counter: Counter, signal: Signal, *, spread: bool
+) -> Iterator[Line]:
     dt, stands = model.spec.model.slice_seconds, signal.name == counter.standing
     s = model.network.signal_index(signal.name)
     block, stood = values[:, model.network.slice_of(s)], np.zeros(model.layout.count("link"), dtype=np.int64)
@@ -163,7 +168,7 @@ def _of_counter(printer: Printer, model: Model, values: np.ndarray, counter: Cou
         low, high = printer.count_range(int(block[t, link])) if signal.family == "count" else (1, 1)
         before = int(stood[link])
         stood[link] += low + int(u * (high - low + 1))
-        time = (int(t) + u) * dt
+        time = (int(t) + u) * dt if spread else (int(t) + 0.5) * dt // 1.0
         fields = printer.naming.fields("link", int(link), time, 0)
         fields |= printer.clock(fields["host"], time)
         header = f"{fields['stamp'].replace(',', '.')} # {fields['host']} {fields['device']}/ports/1/counters"

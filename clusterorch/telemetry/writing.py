@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,7 +34,7 @@ _SYSLOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} kernel: "
 def write_logs(
     model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event],
     folder: str | Path, *, protocol: str = "complete", seed: int = 0, formats: Formats | None = None,
-    skew: float = 0.0, zones: bool = False, force: bool = False,
+    skew: float = 0.0, zones: bool = False, force: bool = False, pasted: bool = False,
 ) -> list[Path]:  # fmt: skip
     """Write the logs of an episode; gives the files, sorted.
 
@@ -49,19 +50,23 @@ def write_logs(
         skew: most seconds by which the clock of a host is wrong.
         zones: whether hosts keep the time of different zones.
         force: replace files.
+        pasted: the events are those that somebody chose for an excerpt, which then has all of them.
 
     Raises:
         OutputExists: a file is there already, and not `force`.
     """
     key = stream_key(seed, "write", 0, 0)
-    printer = Printer(model, formats or load_formats(model.format_files), key, skew=skew, zones=zones)
+    formats = formats or load_formats(model.format_files)
+    printer = Printer(model, formats, key, skew=skew, zones=zones, pasted=pasted)
     printer.settle(values)
-    lines = _lines(printer, model, values, published, events)
+    lines = _lines(printer, model, values, published, events, skew, pasted=pasted)
     chosen = next((p for p in model.spec.protocol if p.name == protocol), None)
     if protocol == "excerpt":
         stray = chosen.entity_contamination if chosen else 0.0
         told = [line for line in lines if line.kind[0] not in printer.signals or printer.signals[line.kind[0]].lines]
-        shown = _excerpt(printer, told, stray)
+        mine = [line for line in told if pasted and line.kind[0] in printer.signals]
+        shown = _excerpt(printer, [line for line in told if not pasted or line.kind[0] not in printer.signals], stray)
+        shown = sorted([*mine, *shown], key=lambda line: line.time)
         files = {"excerpt.log": [line.text for line in shown if not line.file]}
         # A dump is passed on as it lies, with those that were made with it.
         dumps = {(line.file or "").split("/")[0]: line.kind for line in shown if line.file}
@@ -76,24 +81,46 @@ def write_logs(
 
 
 def _lines(
-    printer: Printer, model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event]
-) -> list[Line]:
+    printer: Printer, model: Model, values: np.ndarray, published: Mapping[str, np.ndarray], events: Sequence[Event],
+    skew: float, *, pasted: bool,
+) -> list[Line]:  # fmt: skip
     """Every line, in order of time."""
     dt, count = model.spec.model.slice_seconds, len(values)
     bounds = np.searchsorted([e.time for e in events], np.arange(count + 1) * dt).tolist()
     done = (published["phase"] == PHASES.index("step")) & (published["job_class"] == MOVING)
     steps = np.cumsum(done).tolist()
-    lines = list(counter_lines(printer, model, values))
+    lines = list(counter_lines(printer, model, values, spread=not pasted))
     before = -1
     for t, (first, last) in enumerate(pairwise(bounds)):
         phase = int(published["phase"][t])
         if phase != before:
             lines += printer.phase(phase, t * dt, steps[t])
         before = phase
-        lines += printer.lines(events[first:last], values[t], steps[t])
+        told = _first_speaker_first(model, events[first:last], t * dt) if skew > 0.0 else events[first:last]
+        said = list(printer.lines(told, values[t], steps[t]))
+        lines += said
+        lines += printer.phase_again(said, phase, steps[t])
         lines += printer.samples(values[t], (t + 0.5) * dt, steps[t])
         lines += printer.chatter(t, t * dt, steps[t])
     return sorted(lines, key=lambda line: line.time)
+
+
+def _first_speaker_first(model: Model, events: Sequence[Event], start: float) -> list[Event]:
+    """The events of a slice, whoever speaks first in its first half and the others in its second.
+
+    Clocks that are wrong by hundredths of a second would else tell another order, or another slice for half of them.
+    """
+    dt, moved = model.spec.model.slice_seconds, list(events)
+    for signal in model.spec.signal:
+        speaker = next((e for e in events if e.kind == signal.name and signal.family == "first_speaker"), None)
+        if speaker is None:
+            continue
+        kinds = {x.name for x in model.spec.signal if (x.stream, x.entity) == (signal.stream, signal.entity)}
+        for i, event in enumerate(moved):
+            if event.kind in kinds:
+                late = 0.5 * dt if event.entity != speaker.entity else 0.0
+                moved[i] = replace(event, time=start + late + 0.45 * (event.time - start))
+    return sorted(moved, key=lambda event: event.time)
 
 
 def _quiet(printer: Printer, info_share: float) -> set[str]:

@@ -29,7 +29,6 @@ WELL = (
     "power-capped", "retrans-few", "socket-only-test", "sr-iov-boot", "warm-but-well",
 )  # fmt: skip
 MOST_OF_A_FAULT = 0.5
-MISREAD = {"gpu_xid-nvlink-train-only": "the words of CUDA for an error of a link count as those for one of memory"}
 
 
 @functools.cache
@@ -49,7 +48,7 @@ def faults() -> list[str]:
 
 
 def placed() -> list[str]:
-    return [name for name in faults() if truth(name)["truth_site"] is not None and name not in MISREAD]
+    return [name for name in faults() if truth(name)["truth_site"] is not None]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -68,13 +67,7 @@ def compiled_once():
         yield
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=MISREAD[name])) if name in MISREAD else name
-        for name in faults()
-    ],
-)
+@pytest.mark.parametrize("name", faults())
 def test_the_cause_comes_first(name):
     said = truth(name)
     assert told(name).leading in {said["truth_mode"], said["alt_mode"]} - {None}, told(name).modes

@@ -81,6 +81,14 @@ def test_logs_say_what_the_values_say(mode, layout):
     assert sum(record["values"].values()) == pytest.approx(1.0)
 
 
+# A failed start that no device computes in, a save that somebody interrupts, a burst at the end of a slice, losses
+# that happen to begin low.
+@pytest.mark.parametrize("number", ["94", "181", "102", "105"])
+def test_incidents_that_were_read_otherwise(number):
+    record = trips().run(number)
+    assert record["apart"] < 0.06, record
+
+
 def test_the_command_writes_its_page(tmp_path):
     silent = Console(file=io.StringIO())
     assert main(["round-trip", "--incidents", "1", "--out", str(tmp_path)], silent) == 0

@@ -245,7 +245,7 @@ def test_what_cannot_be_is_refused():
         TwoSlotFilter(hot_network(Layout(8, 8)), stationary_prior(net))
 
 
-@pytest.mark.parametrize(("name", "target"), [("change_topology", 0), ("isolate_node", 0), ("roll_back", 1)])
+@pytest.mark.parametrize(("name", "target"), [("around_rail", 0), ("isolate_node", 0), ("roll_back", 1)])
 def test_an_action_is_taken_on_both_slots(name, target):
     net = whole()
     two, one, other = TwoSlotFilter(net, second_prior(net)), Filter(net), Filter(net, prior=second_prior(net))

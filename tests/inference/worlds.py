@@ -104,8 +104,7 @@ class Pair:
     def _action(self) -> tuple[str, int]:
         name = str(self.rng.choice([a.name for a in self.network.spec.action]))
         kind = next(a.target for a in self.network.spec.action if a.name == name)
-        most = {"node": self.network.layout.nodes, "copy": self.network.layout.copies}.get(kind, 1)
-        return name, int(self.rng.integers(most))
+        return name, int(self.rng.integers(self.network.layout.targets(kind)))
 
     def _phase(self, t: int, phase: str, job: str, slices: int) -> str:
         if job == "down":

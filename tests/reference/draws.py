@@ -4,7 +4,7 @@ Numbers in brackets are sections of that page.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -105,14 +105,17 @@ class Draws:
 
     def action_draws(self, state: State, action: tuple[str, int | None] | None) -> Iterator[tuple[float, State, bool]]:
         """(probability, state, whether the action decided the slot of this slice) after the action (5)."""
-        if action is None or state.slot is None:
+        if action is None:
             yield 1.0, state, False
             return
         declared = self.action[action[0]]
+        if state.slot is None:
+            yield from self.with_replacement(declared, action[1], 1.0, state, decided=False)
+            return
         poisoned = max(0, state.poisoned - action[1]) if declared.discards else state.poisoned
         clears = 0.0 if poisoned > 0 else self.clears(declared, action[1], state.slot)
         if clears > 0:
-            yield clears, self.nothing(state), True
+            yield from self.with_replacement(declared, action[1], clears, self.nothing(state), decided=True)
         if clears < 1 and declared.restarts:
             kept = frozenset(m for m in state.active if self.effect[m] == "poison" and poisoned > 0)
             idle = (0,) * len(state.stages)
@@ -120,15 +123,44 @@ class Draws:
         elif clears < 1:
             yield 1 - clears, state, False
 
+    def with_replacement(
+        self, action: Action, target: int | None, chance: float, state: State, *, decided: bool
+    ) -> Iterator[tuple[float, State, bool]]:
+        """An empty slot after an action, which a fault of what replaces the target may fill (5)."""
+        coming = 0.0
+        if action.brings is not None:
+            rate = {r: self.rate[r] for r in self.variant if {r[0], ".".join(r)} & set(action.brings.of)}
+            for root in rate:
+                kind = self.variant[root].site
+                sites = [s for s in range(self.layout.count(kind)) if self.lies_on(kind, s, action.target, target)]
+                share = action.brings.probability * rate[root] / math.fsum(rate.values())
+                coming += share
+                for (level, p_level), site in product(enumerate(self.levels(root)), sites):
+                    if p_level > 0:
+                        slotted = self.nothing(state)._replace(slot=(*root, level, site))
+                        yield chance * share * p_level / len(sites), slotted, True
+        if coming < 1.0:
+            yield chance * (1.0 - coming), state, decided
+
     def clears(self, action: Action, target: int | None, slot: Slot) -> float:
         mode, variant, _, site = slot
         kind = self.variant[mode, variant].site
-        hosted = kind in ("gpu", "rank", "link", "node") and action.target == "node"
-        relation = "site" if hosted and self.layout.node_of(kind)[site] == target else "elsewhere"
+        relation = "site" if self.lies_on(kind, site, action.target, target) else "elsewhere"
         for row in action.effect:
             if (mode in row.of or f"{mode}.{variant}" in row.of) and row.relation in ("any", relation):
                 return row.clears
         return 0.0
+
+    def lies_on(self, kind: str, site: int, target_kind: str, target: int | None) -> bool:
+        """Whether a site is the target or lies on it."""
+        if target_kind == "rail":
+            return (kind == "rail" and site == target) or (kind == "link" and site % self.layout.rails == target)
+        if kind not in ("gpu", "rank", "link", "node"):
+            return kind == target_kind == "leaf" and site == target
+        node = self.layout.node_of(kind)[site]
+        return (node if target_kind == "node" else self.layout.leaf_of_node[node]) == target and target_kind in (
+            "node", "leaf",
+        )  # fmt: skip
 
     def slot_draws(
         self, state: State, starts: Mapping[Root, float], *, again: bool
@@ -149,12 +181,15 @@ class Draws:
         starts = {r: p for r, p in starts.items() if p > 0 and self.only in (None, ".".join(r))}
         yield 1 - math.fsum(starts.values()), state, False
         for root, p in starts.items():
-            variant = self.variant[root]
-            levels = [0.0, 1.0, 0.0] if variant.severity is None else variant.severity
-            sites = self.layout.count(variant.site)
-            for (level, p_level), site in product(enumerate(levels), range(sites)):
+            sites = self.layout.count(self.variant[root].site)
+            for (level, p_level), site in product(enumerate(self.levels(root)), range(sites)):
                 if p_level > 0:
                     yield p * p_level / sites, state._replace(slot=(*root, level, site)), True
+
+    def levels(self, root: Root) -> Sequence[float]:
+        """Probability of each severity; a variant without severities has the middle one."""
+        severity = self.variant[root].severity
+        return [0.0, 1.0, 0.0] if severity is None else severity
 
     def moves(
         self, state: State, phase: str, age: int, *, started: bool

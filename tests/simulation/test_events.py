@@ -105,11 +105,11 @@ def test_actions_restarts_and_ends_are_recorded_with_their_causes():
     model = quick()
     trace = simulate(
         model, 12, fault="stuck_collective.member_elsewhere/0", at=1, seed=1, onset=0 * model.network.onset,
-        actions={5: ("change_topology", 0), 6: ("isolate_node", 0)},
+        actions={5: ("around_rail", 0), 6: ("isolate_node", 0)},
     )  # fmt: skip
     known = {e.id: e for e in trace.events}
     acted = [e for e in trace.events if e.kind == "action"]
-    assert [a.payload["name"] for a in acted] == ["change_topology", "isolate_node"]
+    assert [a.payload["name"] for a in acted] == ["around_rail", "isolate_node"]
     after = next(e for e in trace.events if e.kind == "fault_end" or e.payload.get("again"))
     assert acted[1].id in after.causes
     off = [e for e in trace.events if e.kind == "mechanism_off" and e.time >= 90]

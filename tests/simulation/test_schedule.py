@@ -111,7 +111,7 @@ def agrees(count, p):
         ("stuck_collective.member_elsewhere/1", ("isolate_node", 1), 0.9),
         ("gpu_xid.engine_fault/3", ("restart_rank", 1), 0.4),
         ("gpu_xid.engine_fault/3", ("restart_rank", 0), 0.0),
-        ("ib_link_flap.beyond_limit/0", ("change_topology", 0), 0.85),
+        ("ib_link_flap.beyond_limit/0", ("around_rail", 0), 0.85),
         ("ib_link_flap.beyond_limit/0", "wait", 0.0),
     ],
 )

@@ -7,6 +7,7 @@ from clusterorch import models
 from clusterorch.models.spec import PHASES
 from clusterorch.simulation.lines import describe
 from clusterorch.telemetry.events import Event
+from clusterorch.telemetry.naming import START
 from clusterorch.telemetry.patterns import load_formats, shipped_formats
 from clusterorch.telemetry.reading import read_paths
 from clusterorch.telemetry.writing import write_logs
@@ -18,8 +19,10 @@ NAMES = [signal.name for signal in MODEL.spec.signal]
 OF_A_STEP = ("step_time", "grad_norm", "loss_level", "loss")  # what the line of a step carries
 # A relation between the lines of several ranks: whoever complains first, has spoken first.
 FOLLOWS = {"first_error"}
-# Told by several lines together, or by words that no simulated program prints yet.
-FOLLOWS |= {"nan_stays", "save_open", "loader_dry", "wrong_result"}
+# That lines come again, and none between.  Whole logs hold these lines, which are signals of their own: the relation
+# follows from them, wherever the simulator has drawn it.  An excerpt may show it alone, as two of them.
+PASTED = {"nan_stays", "loader_dry"}
+FOLLOWS |= PASTED
 UNDER_LOAD = {"power_ratio", "clock_ratio"}  # against the level under load, so they only fall
 # A copy that is named in its file's listing, a rank by its process, the storage of a job by its mount.
 CASES = [
@@ -155,3 +158,66 @@ def test_kernel_lines_come_from_the_system_log_or_from_dmesg(tmp_path):
         assert {entity_of(reading.entity) for reading in readings} == {entity}
         heads.add("kernel:" in readings[0].text)
     assert heads == {True, False}
+
+
+def episode(phase, *events):
+    """Readings and phase marks of a job that stays in a phase while single lines of its signals are printed."""
+    dt, values = MODEL.spec.model.slice_seconds, np.full((SLICES, MODEL.network.width), np.nan)
+    said = []
+    for number, (name, entity, share) in enumerate(events):
+        signal = MODEL.signals[name]
+        value = float(entity) if signal.family == "first_speaker" else 1.0
+        values[AT, MODEL.network.slice_of(NAMES.index(name)).start + entity] = value
+        time, payload = (AT + share) * dt, describe(signal, value)
+        said.append(Event(time, time, signal.stream, f"{signal.entity} {entity}", name, payload, (), number))
+    published = {"phase": np.full(SLICES, PHASES.index(phase)), "job_class": np.zeros(SLICES, dtype=int)}
+    return values, published, sorted(said, key=lambda event: event.time)
+
+
+STRAY = ["copy_saved", "progress", "stopped_by_hand", "queue_notice", "clean_end"]
+
+
+@pytest.mark.parametrize("stray", STRAY)
+@pytest.mark.parametrize("phase", ["launch", "load", "save"])
+def test_a_stray_line_ends_no_phase(phase, stray, tmp_path):
+    write_logs(MODEL, *episode(phase, (stray, 0, 0.1)), tmp_path, formats=FORMATS)
+    result = read_paths([tmp_path], FORMATS)
+    assert stray in {reading.signal for reading in result.readings}
+    marks = sorted(result.phases, key=lambda mark: (mark.time, mark.order))
+    assert [mark.phase for mark in marks][::2] == [phase, phase]
+    assert marks[-1].time - marks[-2].time < 1.1  # some programs print whole seconds
+
+
+def test_whoever_speaks_first_is_first_however_wrong_the_clocks_are(tmp_path):
+    told = ("first_error", 6, 0.9995), ("heartbeat_stuck", 6, 0.9995), ("heartbeat_stuck", 1, 0.9999)
+    for seed in range(8):
+        folder = tmp_path / str(seed)
+        write_logs(MODEL, *episode("step", *told), folder, formats=FORMATS, skew=0.05, seed=seed)
+        readings = read_paths([folder], FORMATS).readings
+        assert [entity_of(reading.entity) for reading in readings if reading.signal == "first_error"] == [6]
+        times = [reading.time for reading in readings if reading.signal == "heartbeat_stuck"]
+        assert len(times) == 2
+        assert len({int((time - START) // MODEL.spec.model.slice_seconds) for time in times}) == 1
+
+
+@pytest.mark.parametrize("name", sorted(PASTED))
+def test_what_comes_again_is_pasted_as_two_lines(name, tmp_path):
+    write_logs(MODEL, *episode("step", (name, 0, 0.5)), tmp_path, protocol="excerpt", formats=FORMATS, pasted=True)
+    result = read_paths([tmp_path], FORMATS)
+    assert name in {reading.signal for reading in result.readings}
+    assert result.coverage.unrecognised == 0
+
+
+def test_an_excerpt_has_all_that_was_pasted(tmp_path):
+    told = (
+        ("loss", 0, 0.1),
+        ("progress", 0, 0.1),
+        ("link_errors", 5, 0.5),
+        ("progress", 0, 0.6),
+        ("lagging_rank", 3, 0.7),
+    )
+    values, published, events = episode("step", *told)
+    write_logs(MODEL, values, published, events, tmp_path, protocol="excerpt", formats=FORMATS, pasted=True)
+    signals = [reading.signal for reading in read_paths([tmp_path], FORMATS).readings]
+    assert signals.count("progress") == 2
+    assert {"loss", "link_errors", "lagging_rank"} <= set(signals)

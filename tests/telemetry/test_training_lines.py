@@ -197,3 +197,20 @@ def test_without_a_run_before_the_losses_after_are_the_measure(tmp_path):
     text = " loading checkpoint from /ck/a at iteration 105\n"
     text += "".join(megatron(106 + i, loss) for i, loss in enumerate(losses))
     assert said(read(text, tmp_path), "loss_jump") == [(1, "job")]
+
+
+def test_the_end_of_a_save_begins_none(tmp_path):
+    begun = "[titan] 2025-05-21 17:49:12,100 - root - INFO - Saving the checkpoint (or staging if async is enabled).\n"
+    ended = "[titan] 2025-05-21 17:50:12,100 - root - INFO - Finished saving the checkpoint in 49.27 seconds.\n"
+    assert [mark.phase for mark in read(begun + ended, tmp_path).phases] == ["save", "step"]
+    assert [mark.phase for mark in read(ended, tmp_path).phases] == ["step"]
+
+
+def test_the_line_that_ends_a_phase_is_its_last(tmp_path):
+    step = "step: 20  loss:  3.14400  grad_norm:  1.6000  memory: 60.11GiB(75.02%)  tps: 4,000  tflops: 401.2  mfu: 40.57%\n"
+    saved = "[titan] 2025-05-21 17:50:12,100 - root - INFO - Finished saving the checkpoint in 49.27 seconds.\n"
+    begun = "[titan] 2025-05-21 17:49:12,100 - root - INFO - Saving the checkpoint (or staging if async is enabled).\n"
+    result = read(begun + saved + step, tmp_path)
+    orders = {reading.signal: reading.order for reading in result.readings}
+    back = next(mark for mark in result.phases if mark.phase == "step")
+    assert orders["copy_saved"] < back.order <= orders["progress"]

@@ -17,12 +17,11 @@ LAYOUT, SLICES = "2x4", 120
 # Signals that are relations between the lines of others, or written once where they are seen again and again.
 UNPRINTED = {"first_error", "lagging_rank", "stack_minority", "unstarted_rank", "version_conflict"}
 UNPRINTED |= {"copy_undersized", "one_path"}
-# What the lines of a timeout, of a transport error or of a counter that stands high say beside their own signal.
+# What the lines of a timeout, of a transport error or of a counter that stands high say beside their own signal, and
+# what follows from lines that come again, wherever these were drawn.
 BESIDE = {
     "nan_stays",
-    "save_open",
     "loader_dry",
-    "wrong_result",
     "limit_class",
     "barrier_waited",
     "completion_error",

@@ -1,0 +1,132 @@
+"""Here lives the comparison of policies over paired episodes: the same numbered worlds for all of them.
+
+The recovered share of a policy is (policy - wait) / (oracle - wait), a ratio of sums of surviving good tokens; its
+interval is a bootstrap over episodes, resampled in pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from clusterorch.evaluation.journal import Record
+from clusterorch.policies.running import POLICIES, run_policy
+
+CHUNK, RESAMPLED, POWER = 64, 2000, 0.8
+_Z = 1.959964 + 0.841621  # two-sided 5 %, power 0.8
+_KEPT = (
+    "kept",
+    "rolled_back",
+    "false_moves",
+    "moves",
+    "useful",
+    "slow",
+    "stalled",
+    "down",
+    "shrunk",
+    "poisoned",
+    "lost",
+)
+AIMS = {"rules_at_most": 0.6, "most_likely_cause_at_most": 0.9}
+
+
+def keys(layouts: Sequence[str], policies: Sequence[str], episodes: int) -> list[str]:
+    """One for each policy and chunk of episodes, so that what is done so far is always paired."""
+    chunks = range(0, episodes, CHUNK)
+    return [f"{layout}/{first}/{policy}" for layout in layouts for first in chunks for policy in policies]
+
+
+def play(key: str, episodes: int, hours: float, profile: str | None, seed: int) -> Record:
+    """The episodes of one key."""
+    layout, first, policy = key.split("/", 2)
+    numbers = range(int(first), min(int(first) + CHUNK, episodes))
+    found = run_policy(policy, numbers, layout=layout, hours=hours, profile=profile, seed=seed, domain="policies")
+    return {"key": key, "episodes": [_short(one) for one in found]}
+
+
+def _short(told: dict[str, Any]) -> Record:
+    kept = {name: round(float(told[name]), 6) for name in _KEPT}
+    first = told["incidents"][0]["variant"] if told["incidents"] else None
+    return kept | {
+        "number": told["number"], "first": first, "incidents": len(told["incidents"]), "understood": told["understood"],
+        "latency": None if told["recovery_latency"] != told["recovery_latency"] else told["recovery_latency"],
+    }  # fmt: skip
+
+
+def summary(records: Sequence[Record], layouts: Sequence[str], policies: Sequence[str]) -> Record:
+    """Scores by layout."""
+    result: Record = {"layouts": {}, "aims": AIMS, "policies": list(policies)}
+    for layout in layouts:
+        runs: dict[str, list[Record]] = {policy: [] for policy in policies}
+        for record in records:
+            if record["key"].split("/")[0] == layout:
+                runs[record["key"].split("/", 2)[2]] += record["episodes"]
+        result["layouts"][layout] = _scores({p: sorted(r, key=lambda one: one["number"]) for p, r in runs.items()})
+    return result
+
+
+def _scores(runs: dict[str, list[Record]]) -> Record:
+    kept = {policy: np.array([one["kept"] for one in found]) for policy, found in runs.items()}
+    wait, oracle = kept["wait"], kept["oracle"]
+    rng = np.random.default_rng(0)
+    picks = rng.integers(len(wait), size=(RESAMPLED, len(wait)))
+    rows = {}
+    for policy, found in runs.items():
+        low, high = _interval(kept[policy], wait, oracle, picks)
+        stated = [one["understood"] for one in found if one["understood"] is not None]
+        latencies = [one["latency"] for one in found if one["latency"] is not None]
+        rows[policy] = {
+            "kept": float(kept[policy].mean()), "share": _share(kept[policy], wait, oracle), "low": low, "high": high,
+            **{name: float(np.mean([one[name] for one in found])) for name in _KEPT if name != "kept"},
+            "understood": float(np.mean(stated)) if stated else None,
+            "latency": float(np.mean(latencies)) if latencies else None,
+        }  # fmt: skip
+    firsts = [one["first"] for one in runs["wait"]]
+    order = sorted(runs, key=lambda policy: rows[policy]["kept"])
+    return {
+        "episodes": len(wait), "empty": sum(first is None for first in firsts), "rows": rows,
+        "by_mode": _by(firsts, kept, lambda name: name.split(".")[0]),
+        "by_variant": _by(firsts, kept, lambda name: name),
+        "needed": {f"{a} < {b}": _needed(kept[b] - kept[a]) for a, b in pairwise(order)},
+    }  # fmt: skip
+
+
+def _share(kept: np.ndarray, wait: np.ndarray, oracle: np.ndarray) -> float:
+    head_room = float((oracle - wait).sum())
+    return float((kept - wait).sum()) / head_room if head_room else 0.0
+
+
+def _interval(kept: np.ndarray, wait: np.ndarray, oracle: np.ndarray, picks: np.ndarray) -> tuple[float, float]:
+    """95 % percentile interval of the share."""
+    gained, room = (kept - wait)[picks].sum(axis=1), (oracle - wait)[picks].sum(axis=1)
+    shares = gained[room > 0] / room[room > 0]
+    return (float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))) if len(shares) else (0.0, 0.0)
+
+
+def _by(firsts: list[str | None], kept: dict[str, np.ndarray], group: Any) -> Record:
+    """Of episodes by their first failure: how many, the head-room and each policy's share and gap to the oracle."""
+    groups: dict[str, list[int]] = {}
+    for i, first in enumerate(firsts):
+        if first is not None:
+            groups.setdefault(group(first), []).append(i)
+    result = {}
+    for name, rows in sorted(groups.items()):
+        part = {policy: values[rows] for policy, values in kept.items()}
+        result[name] = {
+            "episodes": len(rows), "head_room": float((part["oracle"] - part["wait"]).mean()),
+            "share": {policy: _share(values, part["wait"], part["oracle"]) for policy, values in part.items()},
+            "gap": {policy: float((part["oracle"] - values).mean()) for policy, values in part.items()},
+        }  # fmt: skip
+    return result
+
+
+def _needed(difference: np.ndarray) -> int | None:
+    """Paired episodes that tell two policies apart at 80 % power, two-sided 5 %; None if they are the same."""
+    mean, sd = float(difference.mean()), float(difference.std(ddof=1)) if len(difference) > 1 else 0.0
+    return int(np.ceil((_Z * sd / mean) ** 2)) if mean and sd else None
+
+
+__all__ = ["POLICIES", "keys", "play", "summary"]
