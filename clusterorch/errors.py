@@ -73,3 +73,7 @@ class InvalidTrace(ClusterorchError):
 
     def __str__(self) -> str:
         return f"{self.file}: {self.found} where {self.expected} is expected; {self.fix}"
+
+
+class InvalidAgent(ClusterorchError):
+    """A trained agent or a checkpoint is broken, of another version, or does not fit."""

@@ -163,9 +163,14 @@ def test_pgmpy_is_imported_in_one_file_only():
     assert len(users_of("pgmpy")) == 1, users_of("pgmpy")
 
 
+# Gymnasium has an environment draw itself.
+DRAWS_ITSELF = "clusterorch/environment/racks.py"
+
+
 @pytest.mark.parametrize(("library", "floor"), [("matplotlib", "figures"), ("torch", "learning")])
 def test_a_heavy_library_stays_on_its_floor(library, floor):
     strangers = {user for user in users_of(library) if not user.startswith(f"clusterorch/{floor}/")}
+    strangers -= {DRAWS_ITSELF} if library == "matplotlib" else set()
     assert not strangers, strangers
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import tyro
 
 from clusterorch import __version__
-from clusterorch.cli import collecting, commands, model_commands, trace_commands
+from clusterorch.cli import collecting, commands, model_commands, playing, trace_commands, training
 from clusterorch.errors import ClusterorchError
 
 PROGRAM = commands.PROGRAM
@@ -46,7 +46,9 @@ COMMANDS = {
     "collect": collecting.Collect,
     "simulate": commands.Simulate,
     "model": Models,
+    "play": playing.Play,
     "trace": Traces,
+    "train": training.Train,
     "whatif": trace_commands.WhatIf,
     "demo": commands.Demo,
 }

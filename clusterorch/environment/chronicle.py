@@ -118,7 +118,7 @@ class Chronicle:
         kept = self.kept
         if table.restarts[world.taken[b]] or (down and not self._was_down):
             copied = int(books.copy_time[b, 0])
-            kept = self._made[copied - self.since] if copied >= self.since else float(min(copied - self.since, 0))
+            kept = self._made[copied - self.since] if copied > self.since else float(copied - self.since)
         if spent == STEPS:
             share = float((books.place[b] == IN_JOB).mean())
             slower = {TREE: world.rules.tree, DETOUR: world.rules.around}.get(int(books.detour[b]), 1.0)

@@ -107,7 +107,7 @@ class Notices:
                 differed[key] = self._differed.get(key, 0) + 1
                 if differed[key] >= _OFTEN:
                     here, others = _worded(column.signal, found[n]), _worded(column.signal, middle)
-                    text = f"{column.signal.title} {here}, others {others}"
+                    text = f"{here} (others {others}): {column.signal.title}"
                     self._add(column.signal.stream, f"{column.signal.name}/{n}", text, now, {n})
         self._differed = differed
 

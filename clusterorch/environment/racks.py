@@ -1,4 +1,4 @@
-"""Here lives the picture of an instance: nodes as racks, GPUs as cells coloured by what they sent, the belief over them.
+"""Here lives the picture of an instance: nodes as racks, GPUs as cells coloured by what they sent, the belief over all.
 
 Gymnasium has an environment draw itself, so this one file below the floor of pictures draws; nothing imports it before
 a picture is asked for.  One figure is made and then only changed, so that a video is cheap.
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends import BackendFilter, backend_registry
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,6 +20,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PatchCollection
 from matplotlib.colors import Colormap, Normalize, to_rgb, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Text
 
@@ -50,8 +52,11 @@ _SPENT = {
     IS_DOWN: ("#C0392B", "down"), LOST: ("#5B1A12", "given up"),
 }  # fmt: skip
 _OLD = 20  # slices after which a sample is shown as none
+_PLACED = 0.05  # probability of a failure from which its place is
+_LISTED = 0.001  # probability from which a mode is named
 _SHOWN = 0.01  # probability from which a node's is written
 _MODES, _LINES, _MOST_LABELLED, _MOST_CELLS = 5, 5, 64, 2000
+_SIGN = {"boxstyle": "round,pad=0.3", "facecolor": _PAPER, "edgecolor": "none"}
 _PREFERRED = ("temperature", "power_ratio")
 _MAPS = ("YlOrRd", "Blues")
 
@@ -82,6 +87,7 @@ class Painting:
         self._titles = {mode.name: mode.title for mode in network.spec.mode} | {HEALTHY: "no failure"}
         self.figure = Figure(figsize=(SIZE[1] / _DPI, SIZE[0] / _DPI), dpi=_DPI, facecolor=_PAPER)
         self._canvas = FigureCanvasAgg(self.figure)
+        self._still: Any = None  # the canvas with all that never changes
         self._head = self._says(0.02, 0.955, 14, weight="bold")
         self._under = self._says(0.02, 0.915, 10)
         self._true = self._says(0.02, 0.882, 10, color=_TRUTH)
@@ -94,14 +100,28 @@ class Painting:
 
     def frame(self) -> np.ndarray:
         """[height, width, 3] uint8 of what is now."""
+        if self._still is None:
+            for artist in self._moving():
+                artist.set_animated(True)
+            self._canvas.draw()
+            self._still = self._canvas.copy_from_bbox(self.figure.bbox)
         self._update()
-        self._canvas.draw()
+        self._canvas.restore_region(self._still)
+        for artist in self._moving():
+            self.figure.draw_artist(artist)
         return np.asarray(self._canvas.buffer_rgba())[..., :3].copy()
 
     def save(self, path: str | Path) -> None:
         """Write what is now as a PNG."""
-        self._update()
-        self.figure.savefig(path, dpi=_DPI, format="png", facecolor=_PAPER)
+        imsave(path, self.frame(), format="png", metadata={"Software": None})
+
+    def _moving(self) -> list[Artist]:
+        """What a frame changes, in order of drawing; all else is drawn once."""
+        return [
+            self._cells, self._frames, *self._labels, *self._notes, self._spares, *self._tracks, *self._bars,
+            *self._modes, *self._shares, self._place, *self._lines, self._strip, self._now, self._failing,
+            self._moves, self._head, self._under, self._true,
+        ]  # fmt: skip
 
     def _says(self, x: float, y: float, size: float, **how: Any) -> Text:
         return self.figure.text(x, y, "", fontsize=size, va="center", **({"color": _INK} | how))
@@ -138,31 +158,31 @@ class Painting:
         self._labels, self._notes = [], []
         for n, (x, y) in enumerate(corner[:nodes]):
             middle = x + width / 2.0
-            self._labels.append(_written(axes, middle, y - 0.085, size, f"node {n}"))
-            self._notes.append(_written(axes, middle, y + height / 2.0, size, "", weight="bold"))
+            self._labels.append(_written(axes, middle, y - 0.06, size, f"node {n}"))
+            self._notes.append(_written(axes, middle, y + height / 2.0, size, "", weight="bold", bbox=_SIGN))
         x, y = corner[nodes]
         axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=_FRAME, linestyle=(0, (4, 3))))
         self._spares = _written(axes, x + width / 2.0, y + height / 2.0, max(size, 7.5), "", color=_FAINT)
 
     def _draw_scales(self) -> None:
         for c, scale in enumerate(self._scales):
-            axes = self.figure.add_axes((0.02 + 0.355 * c, 0.362, 0.15, 0.014))
+            axes = self.figure.add_axes((0.02 + 0.315 * c, 0.362, 0.10, 0.014))
             bar = self.figure.colorbar(ScalarMappable(scale.norm, scale.colours), cax=axes, orientation="horizontal")
             bar.outline.set_visible(False)
             axes.tick_params(labelsize=8, length=2, pad=1, colors=_INK)
             side = ("left of a rack: ", "right: ")[c] if len(self._scales) > 1 else ""
-            self._says(0.178 + 0.355 * c, 0.369, 8.5).set_text(side + scale.words)
-        grey = "grey: no sample has arrived for five minutes" if self._dt * _OLD == 300.0 else "grey: no sample arrives"
+            self._says(0.128 + 0.315 * c, 0.369, 8.5).set_text(side + scale.words)
+        grey = f"grey: an empty sample, or none for {self._dt * _OLD / 60.0:g} minutes"
         self._says(0.71, 0.333, 8.5, color=_FAINT, ha="right").set_text(grey)
 
     def _draw_belief(self) -> None:
         axes = self.figure.add_axes((0.735, 0.565, 0.25, 0.29))
         axes.set(xlim=(0, 1), ylim=(_MODES + 1, 0))
         axes.axis("off")
-        self._bars, self._modes, self._shares = [], [], []
+        self._tracks, self._bars, self._modes, self._shares = [], [], [], []
         believes = self.chronicle.episodes.believes
         for row in range(_MODES + 1 if believes else 0):
-            axes.add_patch(Rectangle((0, row + 0.55), 1, 0.28, facecolor="#EFEFEF"))
+            self._tracks.append(axes.add_patch(Rectangle((0, row + 0.55), 1, 0.28, facecolor="#EFEFEF")))
             colour = _BELIEF if row else _HEALTHY
             self._bars.append(axes.add_patch(Rectangle((0, row + 0.55), 0, 0.28, facecolor=colour)))
             how = {"fontsize": 9, "color": _INK, "va": "center"}
@@ -177,9 +197,9 @@ class Painting:
         self._lines = [self._says(0.735, top - 0.032 * (1 + i), 8) for i in range(lines)]
 
     def _draw_strip(self) -> None:
-        horizon = self.chronicle.episodes.horizon
+        horizon, believes = self.chronicle.episodes.horizon, self.chronicle.episodes.believes
         hours = horizon * self._dt / 3600.0
-        strip = self.figure.add_axes((0.06, 0.095, 0.925, 0.085))
+        strip = self.figure.add_axes((0.075, 0.095, 0.91, 0.085))
         self._strip = strip.imshow(
             np.ones((1, 1, 3)), extent=(0, hours, 0, 1), aspect="auto", interpolation="nearest", origin="lower"
         )
@@ -187,12 +207,12 @@ class Painting:
         strip.set_xlabel("hours since the episode began", fontsize=9, labelpad=2)
         strip.set_ylabel("job", fontsize=9, rotation=0, ha="right", va="center")
         (self._now,) = strip.plot([0, 0], [0, 1], color=_INK, linewidth=1.2)
-        above = self.figure.add_axes((0.06, 0.195, 0.925, 0.065))
-        above.set(xlim=(0, hours), ylim=(0, 1.08), xticks=[], yticks=[0, 1])
+        above = self.figure.add_axes((0.075, 0.195, 0.91, 0.065))
+        above.set(xlim=(0, hours), ylim=(0, 1.08), xticks=[], yticks=[0, 1] if believes else [])
         (self._failing,) = above.plot([], [], color=_BELIEF, linewidth=1.4, drawstyle="steps-post")
         (self._moves,) = above.plot([], [], color=_MOVE, marker="v", markersize=7, linestyle="none", clip_on=False)
         above.set_ylabel(
-            "p(failure)" if self.chronicle.episodes.believes else "moves",
+            "p(failure)" if believes else "moves",
             fontsize=9,
             rotation=0,
             ha="right",
@@ -208,7 +228,7 @@ class Painting:
         keys.append(self._moves)
         self._moves.set_label("move")
         self.figure.legend(
-            handles=keys, loc="center left", bbox_to_anchor=(0.055, 0.29), ncols=len(keys), frameon=False, fontsize=8.5,
+            handles=keys, loc="center left", bbox_to_anchor=(0.072, 0.29), ncols=len(keys), frameon=False, fontsize=8.5,
             handlelength=1.1, handleheight=0.9, columnspacing=1.2, borderpad=0,
         )  # fmt: skip
 
@@ -218,7 +238,7 @@ class Painting:
         chronicle = self.chronicle
         job, now, episodes = chronicle.job(), chronicle.time, chronicle.episodes
         self._head.set_text(
-            f"{self._clock(now)} of {self._clock(episodes.horizon)}   {self._title}   {state_words(chronicle)}"
+            f"{self._clock(now)} of {self._clock(episodes.horizon)}  ·  {self._title}  ·  {state_words(chronicle)}"
         )
         ages = ", ".join(self._clock(age) for age in job["copies"]) or "none"
         last = chronicle.moves[-1] if chronicle.moves else None
@@ -231,7 +251,7 @@ class Painting:
             self._update_belief()
         for i, notice in enumerate(reversed(chronicle.told(len(self._lines)))):
             text = f"{self._clock(notice.first)}  {place_of(notice.nodes, self._layout)}: {notice.text}"
-            self._lines[i].set_text(_cut(text, 58))
+            self._lines[i].set_text(_cut(text, 51))
         for line in self._lines[len(chronicle.told(len(self._lines))) :]:
             line.set_text("")
         self._update_strip(now)
@@ -260,17 +280,21 @@ class Painting:
             told = f"node {n}" + (f"  {share(float(p[n]))}" if p[n] >= _SHOWN else "")
             label.set_text(told + ("  ×" if n == true else ""))
             label.set_color(_TRUTH if n == true else _BELIEF if p[n] >= _SHOWN else _INK)
+            note.set_visible(bool(place[n] != IN_JOB and len(self._labels) <= _MOST_LABELLED))
             note.set_text("" if place[n] == IN_JOB else "in repair" if place[n] == IN_REPAIR else "repaired")
         ready = job["spares"]
         self._spares.set_text(f"{ready or 'no'}\nspare{'' if ready == 1 else 's'}")
 
     def _update_belief(self) -> None:
         ranked = self.chronicle.modes()
-        for bar, name, told, (mode, p) in zip(self._bars, self._modes, self._shares, ranked, strict=False):
+        rows = zip(self._tracks, self._bars, self._modes, self._shares, strict=True)
+        for (track, bar, name, told), (mode, p) in zip(rows, ranked, strict=False):
+            shown = p >= _LISTED or mode == HEALTHY
+            track.set_visible(shown)
             bar.set_width(p)
-            name.set_text(_cut(self._titles[mode], 44))
-            told.set_text(share(p))
-        self._place.set_text(f"at {site_words(self.chronicle)}" if 1.0 - ranked[0][1] >= _SHOWN else "")
+            name.set_text(_cut(self._titles[mode], 37) if shown else "")
+            told.set_text(share(p) if shown else "")
+        self._place.set_text(f"at {site_words(self.chronicle)}" if 1.0 - ranked[0][1] >= _PLACED else "")
 
     def _update_strip(self, now: int) -> None:
         chronicle, horizon = self.chronicle, self.chronicle.episodes.horizon
@@ -297,7 +321,7 @@ def _cut(text: str, most: int) -> str:
 
 def _columns(racks: int, width: float, height: float) -> int:
     """How many racks stand side by side so that they are as large as can be, about half as wide as high."""
-    return max(range(1, racks + 1), key=lambda n: (min(width / n, 0.6 * height / math.ceil(racks / n)), n))
+    return max(range(1, racks + 1), key=lambda n: (min(width / n, 0.6 * height / math.ceil(racks / n)), -n))
 
 
 def _scales(chronicle: Chronicle) -> list[_Scale]:
@@ -313,8 +337,8 @@ def _scales(chronicle: Chronicle) -> list[_Scale]:
 def _scale(number: int, signal: Signal, colours: str) -> _Scale:
     ratio = signal.family == "log_ratio"
     mean, sd = (float(x[1] if isinstance(x, list) else x or 0.0) for x in (signal.mean, signal.sd))
-    norm = Normalize(0.0, 125.0) if ratio else Normalize(mean - 4.0 * sd, mean + 4.0 * sd)
-    unit = "per cent" if ratio else signal.unit
+    norm = Normalize(0.0, 125.0) if ratio else Normalize(mean - 4.0 * sd, mean + 5.0 * sd)
+    unit = "%" if ratio else {"C": "°C"}.get(signal.unit, signal.unit)
     words = signal.title + (f", {unit}" if unit else "")
     return _Scale(number, words, norm, colormaps[colours], ratio)
 

@@ -56,9 +56,9 @@ class Renderer:
             raise InvalidIntervention(f"render_mode={mode!r}: give one of {', '.join(MODES)}")
         return self._show()
 
-    def text(self) -> Text:
-        """The timeline, in colours, for a console of rich."""
-        return timeline(self.chronicle, self.title)
+    def text(self, height: int | None = None) -> Text:
+        """The timeline, in colours, for a console of rich; `height` lines if they are few."""
+        return timeline(self.chronicle, self.title, height)
 
     def frame(self) -> np.ndarray:
         """The picture.  [height, width, 3] uint8"""
@@ -102,7 +102,8 @@ class Renderer:
             return
         console = Console(file=out, highlight=False, emoji=False)
         with console.capture() as captured:
-            console.print(printed(self.text(), plain=True) if plain else self.text(), no_wrap=True, crop=True)
+            text = self.text(console.height - 1)
+            console.print(printed(text, plain=True) if plain else text, no_wrap=True, crop=True)
         lines = captured.get().rstrip("\n").split("\n")
         lines = lines[: max(console.height - 1, 1)]
         out.write(_UP.format(self._lines) if self._lines else "")

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,10 @@ KIND, SCHEMA_VERSION = "clusterorch.trace", 1
 TABLES = ("telemetry", "truth", "diagnosis", "recovery")
 CELLS = "cells"  # the signal of the rows that say what was delivered
 EVENTS, METADATA = "events.jsonl", "metadata.json"
+_NEEDED = (
+    "clusterorch", "model", "overlays", "sha256", "limits", "layout", "spares", "leaves", "layout_options", "settings",
+    "seed", "domain", "instance", "episode", "starts", "slice_seconds", "signals", "waits", "scheduler", "do", "moves",
+)  # fmt: skip
 _VERSION_KEY = b"clusterorch.schema_version"
 _AGAIN = "record it again, or read it with the version of clusterorch that wrote it"
 
@@ -189,6 +194,17 @@ def _metadata(folder: Path) -> dict[str, Any]:
     if kind != KIND or not isinstance(modes, list):
         raise InvalidTrace(str(file), f"kind {kind!r}", f"kind {KIND!r}", "name the folder of an episode's trace")
     _same_version(file, version)
+    missing = [key for key in _NEEDED if key not in found]
+    if missing:
+        raise InvalidTrace(str(file), f"nothing about {', '.join(missing[:4])}", "what every trace tells", _AGAIN)
+    try:
+        datetime.fromisoformat(found["starts"])
+        if not found["slice_seconds"] > 0:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise InvalidTrace(
+            str(file), "no such clock", "a time in `starts` and `slice_seconds` above 0", _AGAIN
+        ) from error
     return found
 
 

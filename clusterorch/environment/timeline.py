@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from rich.text import Text
@@ -27,9 +29,10 @@ from clusterorch.models.spec import STREAMS
 
 WIDTH = 80
 _HEAD, _RIBBON = 11, 60  # columns of the names at the left; cells of a row of the ribbon
-_MOST_ROWS, _MOST_MODES, _MOST_LINES, _MOST_MOVES = 4, 4, 6, 4
+_MOST_MODES = 4
 _BAR = 24
 _SHOWN = 0.005  # probability from which a mode is listed
+_PLACED = 0.05  # probability of a failure from which its place is
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _SPENT = {
     UNKNOWN: (" ", ""), STEPS: ("─", "green"), EVALUATES: ("e", "green"), SAVES: ("s", "cyan"), STARTS: ("↑", "blue"),
@@ -48,6 +51,17 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
+class _Room(NamedTuple):
+    """How much of the past is shown."""
+
+    rows: int  # of the ribbon
+    lines: int  # of telemetry
+    moves: int
+
+
+_ROOMS = (_Room(4, 8, 4), _Room(3, 5, 3), _Room(2, 4, 2), _Room(1, 3, 1), _Room(1, 1, 1))
+
+
 def clock(slices: float, slice_seconds: float) -> str:
     """Time since the beginning of the episode.
 
@@ -61,11 +75,9 @@ def clock(slices: float, slice_seconds: float) -> str:
 def share(p: float) -> str:
     """A probability that never rounds to certainty.
 
-    >>> share(1.0), share(0.5), share(0.0001), share(0.0)
-    ('>99.9 %', '50.0 %', '<0.1 %', '0 %')
+    >>> share(1.0), share(0.5), share(0.0)
+    ('>99.9 %', '50.0 %', '<0.1 %')
     """
-    if p <= 0.0:
-        return "0 %"
     return "<0.1 %" if p < 0.0005 else ">99.9 %" if p >= 0.9995 else f"{100.0 * p:.1f} %"
 
 
@@ -74,21 +86,33 @@ def printed(text: Text, *, plain: bool = False) -> str:
     return text.plain.translate(_ASCII).encode("ascii", "replace").decode() if plain else text.plain
 
 
-def timeline(chronicle: Chronicle, title: str = "") -> Text:
+def timeline(chronicle: Chronicle, title: str = "", height: int | None = None) -> Text:
     """The view of an instance as it is now; with `privileged` episodes the truth too.
 
     Args:
         chronicle: of the instance.
         title: at the head, after the clock.
+        height: lines of the terminal; where they are few the past is cut first.
     """
-    made = [*_head(chronicle, title), *_state(chronicle), Text(""), *_ribbon(chronicle)]
-    for part in (_belief, _lines, _moves, _truth):
-        found = list(part(chronicle))
-        made += [Text(""), *found] if found else []
-    for line in made:
+    lines: list[Text] = []
+    for room in _ROOMS:
+        lines = _viewed(chronicle, title, room)
+        if height is None or len(lines) <= height:
+            break
+    for line in lines:
         line.truncate(WIDTH, overflow="ellipsis")
         line.rstrip()
-    return Text("\n").join(made)
+    return Text("\n").join(lines)
+
+
+def _viewed(chronicle: Chronicle, title: str, room: _Room) -> list[Text]:
+    made = [*_head(chronicle, title), *_state(chronicle), Text(""), *_ribbon(chronicle, room.rows)]
+    for found in (
+        _belief(chronicle), _lines(chronicle, room.lines), _moves(chronicle, room.moves), _truth(chronicle),
+    ):  # fmt: skip
+        part = list(found)
+        made += [Text(""), *part] if part else []
+    return made
 
 
 def _named(name: str, *told: str | Text) -> Text:
@@ -117,8 +141,8 @@ def _state(chronicle: Chronicle) -> Iterator[Text]:
     words = state_words(chronicle)
     if job["until_requeue"] is not None:
         words += f"; the scheduler starts it in {at(job['until_requeue'])}"
-    if job["failures"]:
-        words += f"; start {job['failures']} of {rules.retries} since a copy"
+    if job["failures"] and not job["lost"]:
+        words += f"; start {job['failures']} of {rules.retries} without a copy"
     yield _named("job", Text(words, style="bold red" if job["lost"] else _STYLES[job["class"]]))
 
     yield _named("kept", kept_words(chronicle))
@@ -162,27 +186,28 @@ def kept_words(chronicle: Chronicle) -> str:
     return f"{kept:.1f} of {of} slices" + (f" ({100.0 * kept / of:.1f} %)" if of else "") + how
 
 
-def _ribbon(chronicle: Chronicle) -> Iterator[Text]:
+def _ribbon(chronicle: Chronicle, most: int) -> Iterator[Text]:
     """The newest rows of an hour or so: how the job fared, how probable a failure is, and where moves were made."""
     episodes, at = chronicle.episodes, _clock_of(chronicle)
     every = episodes.settings.decision
     cells = _cells(chronicle, every)
     seen = {STEPS} | set(cells)
     dt = episodes.world.network.spec.model.slice_seconds
-    key = Text(f"a column is {every * dt / 60.0:g} min:")
+    key = Text(f"{every * dt / 60.0:g} min each:")
     for spent, word in _WORDS.items():
         if spent in seen:
-            key.append(f"  {_SPENT[spent][0]}", style=_SPENT[spent][1]).append(f" {word}")
+            key.append(f" {_SPENT[spent][0]}", style=_SPENT[spent][1]).append(f" {word}")
     if chronicle.moves:
-        key.append("  ▲", style="bold magenta").append(" move")
+        key.append(" ▲", style="bold magenta").append(" move")
     yield _named("timeline", key)
     believed = _believed(chronicle, len(cells), every)
     moved = {min(made.slice // every, len(cells) - 1) for made in chronicle.moves}
-    for row in range(max(0, -(-len(cells) // _RIBBON) - _MOST_ROWS), max(1, -(-len(cells) // _RIBBON))):
+    for row in range(max(0, -(-len(cells) // _RIBBON) - most), max(1, -(-len(cells) // _RIBBON))):
         span = range(row * _RIBBON, min((row + 1) * _RIBBON, len(cells)))
         line = Text()
-        for cell in span:
-            line.append(*_SPENT[cells[cell]])
+        for spent, run in groupby(cells[cell] for cell in span):
+            sign, style = _SPENT[spent]
+            line.append(sign * len(list(run)), style=style)
         yield _named(f"  {at(row * _RIBBON * every)}", line)
         if believed:
             yield _named("  failing", Text("".join(_level(believed[cell]) for cell in span), style="magenta"))
@@ -223,7 +248,7 @@ def _belief(chronicle: Chronicle) -> Iterator[Text]:
         style = "green" if name == HEALTHY else "magenta"
         told = "no failure" if name == HEALTHY else titles[name]
         yield _named("" if i else "belief", Text(bar, style=style), f" {share(p):>7}  {told}")
-    if 1.0 - modes[0][1] >= _SHOWN:
+    if 1.0 - modes[0][1] >= _PLACED:
         yield _named("", f"at {site_words(chronicle)}")
 
 
@@ -240,14 +265,16 @@ def site_words(chronicle: Chronicle) -> str:
     words += f" of node {node}" if node >= 0 and kind != "node" else ""
     nodes = chronicle.nodes()
     likeliest = int(nodes.argmax())
-    told = f"; node {likeliest} {share(float(nodes[likeliest]))}" if nodes[likeliest] >= _SHOWN else ""
+    at_node = float(nodes[likeliest])
+    same = likeliest == node and abs(at_node - p) < _SHOWN
+    told = "" if same or at_node < _SHOWN else f"; node {likeliest} {share(at_node)}"
     return f"{words} {share(p)}{told}"
 
 
-def _lines(chronicle: Chronicle) -> Iterator[Text]:
+def _lines(chronicle: Chronicle, most: int) -> Iterator[Text]:
     at, layout = _clock_of(chronicle), chronicle.episodes.world.network.layout
     yield _named("telemetry", _arrived(chronicle))
-    for notice in chronicle.told(_MOST_LINES):
+    for notice in chronicle.told(most):
         lasted = "still" if notice.last == chronicle.time else f"to {at(notice.last)}"
         times = f"  x{notice.times} {lasted}" if notice.times > 1 else ""
         text = f"{at(notice.first)}  {place_of(notice.nodes, layout):<9} {notice.text}"
@@ -268,12 +295,12 @@ def _arrived(chronicle: Chronicle) -> Text:
     return told
 
 
-def _moves(chronicle: Chronicle) -> Iterator[Text]:
+def _moves(chronicle: Chronicle, most: int) -> Iterator[Text]:
     at = _clock_of(chronicle)
-    if len(chronicle.moves) > _MOST_MOVES:
-        yield _named("moves", Text(f"{len(chronicle.moves) - _MOST_MOVES} before these", style="dim"))
-    for i, made in enumerate(chronicle.moves[-_MOST_MOVES:]):
-        first = i == 0 and len(chronicle.moves) <= _MOST_MOVES
+    if len(chronicle.moves) > most:
+        yield _named("moves", Text(f"{len(chronicle.moves) - most} before these", style="dim"))
+    for i, made in enumerate(chronicle.moves[-most:]):
+        first = i == 0 and len(chronicle.moves) <= most
         told = made.label if made.legal else f"{made.label}, not legal: nothing was done"
         yield _named("moves" if first else "", Text(f"{at(made.slice)}  {told}", style="magenta" if made.legal else ""))
 

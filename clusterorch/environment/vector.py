@@ -71,9 +71,7 @@ class GPUClusterVector(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             rows = np.flatnonzero(mask)
         if seed is not None:
             if not isinstance(seed, int | np.integer) or seed < 0:
-                raise InvalidIntervention(
-                    f"seed={seed!r}: give one whole number from 0 on; instances are told apart by number"
-                )
+                raise InvalidIntervention(f"seed={seed!r}: give one whole number from 0 on, for all instances")
             self.episodes.reseed(int(seed))
         numbers = self.episodes.world.episode[rows] + 1 if self._begun and seed is None else np.zeros(len(rows))
         self.episodes.begin(rows, numbers.astype(np.int64))

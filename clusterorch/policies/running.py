@@ -52,14 +52,15 @@ def policy_named(name: str, episodes: Episodes, seed: int = 0) -> Policy:
 
 
 def run_policy(
-    name: str, numbers: Sequence[int], *, watch: Callable[[Episodes, int], None] | None = None, seed: int = 0,
-    **arguments: Any,
+    name: str, numbers: Sequence[int], *, watch: Callable[[Episodes, int], None] | None = None,
+    make: Callable[[Episodes], Policy] | None = None, seed: int = 0, **arguments: Any,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Play an episode of each of some consecutive instances under a policy.
 
     Args:
         name: of the policy.
         numbers: of the instances, consecutive.
+        make: makes the policy from its episodes; by its name if not given.
         watch: called after every decision with the episodes and the slice.
         seed: root seed of the noise, and of a policy that draws.
         **arguments: of `episodes_of`, without `observe`.
@@ -71,7 +72,7 @@ def run_policy(
         raise InvalidIntervention("numbers of instances must follow each other")
     arguments = {"observe": observes(name)} | arguments
     episodes = episodes_of(len(numbers), first_instance=numbers[0], seed=seed, **arguments)
-    policy = policy_named(name, episodes, seed)
+    policy = policy_named(name, episodes, seed) if make is None else make(episodes)
     rows = np.arange(len(numbers))
     episodes.begin(rows, np.zeros(len(rows), dtype=np.int64))
     running = np.ones(len(rows), dtype=bool)

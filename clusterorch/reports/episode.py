@@ -67,9 +67,8 @@ def show_episode(trace: EpisodeTrace, console: Console, *, truth: bool = False, 
 def _head(trace: EpisodeTrace, console: Console, *, truth: bool) -> None:
     told = trace.metadata
     spares = f", {told['spares']} spare{'s' if told['spares'] != 1 else ''}" if told["spares"] else ""
-    console.print(
-        Text(f"Episode {told['episode']} of seed {told['seed']}: a job on {told['layout']}{spares}", style="bold")
-    )
+    title = f"Episode {told['episode']} of seed {told['seed']}: a job on {told['layout']}{spares}"
+    console.print(Text(printable(title), style="bold"))
     moves = sum(row["move"] != told["waits"] for row in trace.rows("recovery"))
     span = f"{clock_of(trace, 0)} to {clock_of(trace, trace.slices)}"
     console.print(
@@ -77,7 +76,7 @@ def _head(trace: EpisodeTrace, console: Console, *, truth: bool) -> None:
         f"{trace.tables['recovery'].num_rows} decisions, {moves} move{'s' if moves != 1 else ''}"
     )
     if told["do"]:
-        console.print(Text("under " + ", ".join(told["do"]), style="yellow"))
+        console.print(Text(printable("under " + ", ".join(told["do"])), style="yellow"))
     signs = _PLAIN if is_plain(console) else _SIGNS
     kinds = [kind for kind in ("job", "line", "belief", "move", "cause") if truth or kind != "cause"]
     key = Text("")
@@ -108,6 +107,9 @@ def _amounts(trace: EpisodeTrace, *, truth: bool) -> Any:
 
 def _job(trace: EpisodeTrace) -> Iterator[Row]:
     """Changes of class and phase, which are published."""
+    for event in trace.events:
+        if event.kind == "action" and event.payload["name"] == trace.metadata["scheduler"]:
+            yield Row(event.time, "job", "the scheduler starts the job again")
     phase, job, lost = _STEPS, "moving", False
     for row in trace.rows("truth"):
         time = row["time"] - trace.slice_seconds
@@ -118,9 +120,6 @@ def _job(trace: EpisodeTrace) -> Iterator[Row]:
         if row["lost"] and not lost:
             yield Row(row["time"], "job", "job lost: the scheduler gives it up")
         phase, job, lost = row["phase"], row["job_class"], row["lost"]
-    for event in trace.events:
-        if event.kind == "action" and event.payload["name"] == trace.metadata["scheduler"]:
-            yield Row(event.time, "job", "the scheduler starts the job again")
 
 
 def _moves(trace: EpisodeTrace) -> Iterator[Row]:

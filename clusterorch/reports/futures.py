@@ -13,6 +13,7 @@ from clusterorch.environment.tables import EpisodeTrace
 from clusterorch.environment.whatif import Future, WhatIf, clock_of
 from clusterorch.reports.wording import printable
 
+_LABEL = 11
 _MOST = 8  # moves and incidents that are told of each future
 
 
@@ -22,8 +23,8 @@ def show_futures(told: WhatIf, console: Console) -> None:
     console.print(Text(f"At {when} (slice {told.at}): {told.action} instead of {told.instead_of}", style="bold"))
     console.print(Text("the same noise, event by event; this shows the truth, which no policy knows", style="dim"))
     console.print()
-    table = Table(box=None, padding=(0, 2, 0, 0), expand=False)
-    table.add_column("")
+    table = Table(box=None, padding=(0, 1, 0, 0), expand=False)
+    table.add_column("", no_wrap=True, min_width=_LABEL)
     table.add_column("as it was", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("with " + told.action, no_wrap=True, overflow="ellipsis", ratio=1)
     for name, was, would_be in _rows(trace, told.was, told.would_be):
@@ -36,12 +37,9 @@ def show_futures(told: WhatIf, console: Console) -> None:
 
 def difference(told: WhatIf) -> str:
     """The difference in tokens, in a sentence."""
-    slices, hours = abs(told.gained), abs(told.gained_hours)
     if told.gained == 0.0:
         return "No difference in tokens kept."
-    sign = "more" if told.gained > 0 else "fewer"
-    minutes = f" ({60 * hours:.1f} min)" if hours < 1.0 else ""
-    return f"Tokens kept: {slices:.1f} slices of healthy training {sign}, {hours:.2f} hours of training{minutes}."
+    return f"Tokens kept: {told.gained:+.1f} slices of healthy training, {told.gained_hours:+.2f} hours of training."
 
 
 def _rows(trace: EpisodeTrace, was: Future, other: Future) -> Iterator[tuple[str, str, str]]:
@@ -66,7 +64,7 @@ def _told(trace: EpisodeTrace, future: Future) -> Iterator[tuple[str, str]]:
     """Two short lines an incident, so that two futures fit side by side."""
     for one in future.incidents:
         minutes = None if one.lasted is None else one.lasted * trace.slice_seconds / 60.0
-        lasted = "not over" if minutes is None else f"over after {minutes:.0f} min"
+        lasted = "to the end" if minutes is None else f"for {minutes:.0f} min"
         yield f"{clock_of(trace, one.slice)} {one.place}, {lasted}", f"  {one.variant}"
 
 

@@ -219,7 +219,8 @@ def test_faults_start_on_frail_nodes_as_often_as_declared():
 def test_another_topology_is_slower_and_comes_through_init_comm(move, topology, factor):
     world, waiting = world_of(calm(), seed=4), world_of(calm(), seed=4)
     for one in (world, waiting):
-        wait_for(one, STEP)
+        while (one.state.phase[0], one.state.clock[0]) != (STEP, 1):
+            step(one)
     clock, good = int(world.state.clock[0]), float(world.books.good[0])
     step(world, move)
     for _ in range(world.simulator.plan.duration[INIT]):

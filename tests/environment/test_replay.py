@@ -158,6 +158,13 @@ def test_later_moves_are_made_as_recorded_or_not_at_all():
     assert moves_of(replay(trace, ["move=use_tree@60"], then="wait")) == moves_of(kept)[:2]
 
 
+def test_a_start_that_is_fast_forwarded_puts_no_later_move_off():
+    trace = trace_of(LATER)
+    (_, restarted), (later, name) = moves_of(replay(trace, ["move=restart_rank:0@100"]))
+    assert (restarted, name) == ("restart_rank:0", "isolate_node:1")
+    assert 200 <= later < 204
+
+
 def test_a_move_may_be_undone_and_a_range_of_decisions_set():
     trace = trace_of(MOVED, LATER)
     assert moves_of(replay(trace, ["move=wait@40"])) == [(204, "isolate_node:1")]  # recorded at 202

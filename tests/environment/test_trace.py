@@ -295,6 +295,18 @@ def test_other_metadata_is_a_clear_error(folder, text):
         read_trace(folder)
 
 
+@pytest.mark.parametrize("odd", [{"starts": "noon"}, {"starts": None}, {"slice_seconds": 0}, {"slice_seconds": "x"}])
+def test_metadata_without_a_clock_is_a_clear_error(folder, odd):
+    file = folder / "metadata.json"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps(whole | odd))
+    with pytest.raises(InvalidTrace, match="no such clock"):
+        read_trace(folder)
+    file.write_text(json.dumps({key: value for key, value in whole.items() if key != "seed"}))
+    with pytest.raises(InvalidTrace, match="nothing about seed"):
+        read_trace(folder)
+
+
 def test_a_place_without_a_trace_is_a_clear_error(tmp_path):
     with pytest.raises(InvalidTrace, match="nowhere: no folder"):
         read_trace(tmp_path / "nowhere")

@@ -79,7 +79,7 @@ def test_the_same_move_makes_no_difference():
 def test_both_futures_stand_side_by_side(undone):
     text = printed(show_futures, undone)
     assert "At 12:10:00 (slice 40): wait instead of restart_rank:1" in text
-    assert "slices of healthy training more" in text
+    assert f"Tokens kept: +{undone.gained:.1f} slices of healthy training, +{undone.gained_hours:.2f} hours" in text
     assert f"{undone.was.kept:.1f} slices" in text
     assert f"{undone.would_be.kept:.1f} slices" in text
     assert max(map(len, text.splitlines())) <= 80
