@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterorch import cli
+from clusterorch.evaluation.__main__ import main as measure
 
 ROOT = Path(__file__).resolve().parents[1]
 _ELSEWHERE = {"pip", "git", "cd", "source"}  # set-up of an environment, which is there already
@@ -48,6 +49,8 @@ def test_every_command_of_the_readme_works(checkout, capsys):
             assert {word for word in rest if "=" not in word} <= known, words
         elif program == "clusterorch":
             assert cli.main(rest) == 0, (words, capsys.readouterr().err)
+        elif words[:3] == ["python", "-m", "clusterorch.evaluation"]:
+            assert measure(words[3:]) == 0, words
         else:
             assert program in _ELSEWHERE, f"no test knows how to run {words}"
 

@@ -45,15 +45,14 @@ class Train:
     def run(self) -> None:
         """Train, and print a line an update."""
         try:
-            import torch
-        except ImportError:
-            raise ClusterorchError("torch is not installed: pip install 'clusterorch[train]'") from None
-        from clusterorch.learning.ppo import Schedule
-        from clusterorch.learning.training import Run, Trainer
-        from clusterorch.learning.watching import Watcher
+            from clusterorch.learning.ppo import Schedule
+            from clusterorch.learning.training import Run, Trainer, use_threads
+            from clusterorch.learning.watching import Watcher
+        except ModuleNotFoundError as error:
+            raise ClusterorchError(f"{error.name} is not installed: pip install 'clusterorch[train]'") from None
         from clusterorch.reports.wording import terminal
 
-        torch.set_num_threads(self.threads)
+        use_threads(self.threads)
         if self.resume:
             trainer = Trainer.resume(self.out)
         else:

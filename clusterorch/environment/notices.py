@@ -19,7 +19,7 @@ from clusterorch.models.spec import Signal
 _SELDOM = 0.003  # expected entities that speak in a slice of a healthy job, below which a line is worth telling
 _PAUSE_SECONDS = 300.0  # without a line of its kind, after which it is told anew
 _FAR = 4.0  # standard deviations from the median of the nodes
-_OFTEN = 3  # rows in a row that must show it
+_OFTEN = 4  # rows in a row that must show it
 _LEAST_NODES = 3  # from which on one can be told from the others
 _COUNTS = ("", "1", "2-9", "10-99", "100+")
 

@@ -55,7 +55,7 @@ _OLD = 20  # slices after which a sample is shown as none
 _PLACED = 0.05  # probability of a failure from which its place is
 _LISTED = 0.001  # probability from which a mode is named
 _SHOWN = 0.01  # probability from which a node's is written
-_MODES, _LINES, _MOST_LABELLED, _MOST_CELLS = 5, 5, 64, 2000
+_MODES, _LINES, _WIDE, _MOST_LABELLED, _MOST_CELLS = 5, 5, 16, 64, 2000
 _SIGN = {"boxstyle": "round,pad=0.3", "facecolor": _PAPER, "edgecolor": "none"}
 _PREFERRED = ("temperature", "power_ratio")
 _MAPS = ("YlOrRd", "Blues")
@@ -154,7 +154,8 @@ class Painting:
         self._frames = PatchCollection(frames, facecolor="none", edgecolor=_FRAME)
         axes.add_collection(self._cells)
         axes.add_collection(self._frames)
-        size = 10.0 if nodes <= 16 else 7.5 if nodes <= _MOST_LABELLED else 0.0
+        self._gone = "in repair" if nodes <= _WIDE else "repair"
+        size = 10.0 if nodes <= _WIDE else 7.5 if nodes <= _MOST_LABELLED else 0.0
         self._labels, self._notes = [], []
         for n, (x, y) in enumerate(corner[:nodes]):
             middle = x + width / 2.0
@@ -277,13 +278,18 @@ class Painting:
             else -1
         )
         for n, (label, note) in enumerate(zip(self._labels, self._notes, strict=True)):
-            told = f"node {n}" + (f"  {share(float(p[n]))}" if p[n] >= _SHOWN else "")
-            label.set_text(told + ("  ×" if n == true else ""))
+            label.set_text(self._label(n, float(p[n])) + ("  ×" if n == true else ""))
             label.set_color(_TRUTH if n == true else _BELIEF if p[n] >= _SHOWN else _INK)
             note.set_visible(bool(place[n] != IN_JOB and len(self._labels) <= _MOST_LABELLED))
-            note.set_text("" if place[n] == IN_JOB else "in repair" if place[n] == IN_REPAIR else "repaired")
+            note.set_text("" if place[n] == IN_JOB else self._gone if place[n] == IN_REPAIR else "back")
         ready = job["spares"]
         self._spares.set_text(f"{ready or 'no'}\nspare{'' if ready == 1 else 's'}")
+
+    def _label(self, node: int, p: float) -> str:
+        """A node and, where it matters, the probability of a failure there."""
+        if len(self._labels) <= _WIDE:
+            return f"node {node}" + (f"  {share(p)}" if p >= _SHOWN else "")
+        return f"{node}  {min(round(100.0 * p), 99)} %" if p >= _SHOWN else f"node {node}"
 
     def _update_belief(self) -> None:
         ranked = self.chronicle.modes()

@@ -291,7 +291,7 @@ def _arrived(chronicle: Chronicle) -> Text:
         nodes = newest.node_rows[b, -1, :, names.node.index(f"{stream}.arrived")]
         heard = int(nodes.sum() + newest.job_rows[b, -1, names.job.index(f"{stream}.arrived")])
         style = "" if heard > len(nodes) else "yellow"
-        told.append(f"{'   ' if told else ''}{stream} {heard}/{len(nodes) + 1}", style=style)
+        told.append(f"{'  ' if told else ''}{stream} {heard}/{len(nodes) + 1}", style=style)
     return told
 
 

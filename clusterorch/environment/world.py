@@ -157,10 +157,22 @@ def prepare(
         if table.does[m] == NOTHING:
             continue
         if m != requeue:
-            books.false_moves[b] = 1 if _for_nothing(table, benign, site_start, state, b, m) else 0
+            fills = _fills_a_place(table, books, b, m)
+            books.false_moves[b] = 1 if not fills and _for_nothing(table, benign, site_start, state, b, m) else 0
         _arrange(table, rules, books, b, t, m)
         if table.restarts[m]:
             rejoin(rules, state, books, b)
+
+
+@njit(cache=True, error_model="numpy")
+def _fills_a_place(table, books, b, m):
+    """Whether a move puts a node to work on a place that is empty."""
+    if table.does[m] == SWAP and books.place[b, table.target[m]] != IN_JOB:
+        return True
+    waiting = 0
+    for n in range(books.place.shape[1]):
+        waiting += 1 if books.place[b, n] == REPAIRED else 0
+    return table.restarts[m] == 1 and waiting > 0
 
 
 @njit(cache=True, error_model="numpy")

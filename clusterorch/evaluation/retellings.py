@@ -118,6 +118,11 @@ def _glog(found: re.Match[str]) -> str:
     return f"{found['level']}{_moment(found, 2023, int(found['mon']), int(found['day'])):%m%d %H:%M:%S}"
 
 
+def _glog_of_year(found: re.Match[str]) -> str:
+    moment = _moment(found, int(found["year"]), int(found["mon"]), int(found["day"]))
+    return f"{found['level']}{moment:%Y%m%d %H:%M:%S}"
+
+
 def _ctime(found: re.Match[str]) -> str:
     moment = _moment(found, int(found["year"]), _MONTHS.index(found["month"]) + 1, int(found["day"]))
     return f"{moment:%a} {_MONTHS[moment.month - 1]} {moment.day:2d} {moment:%H:%M:%S %Y}"
@@ -134,6 +139,7 @@ def _boot(found: re.Match[str]) -> str:
 
 _SHAPES: dict[str, Callable[[re.Match[str]], str]] = {
     rf"(?P<year>20\d\d)(?P<mark>[-/])(?P<mon>\d\d)(?P=mark)(?P<day>\d\d)(?P<gap>[ T]){_CLOCK}": _dated,
+    rf"(?P<level>(?:^|(?<=[\[\n]))[IWEF])(?P<year>20\d\d)(?P<mon>\d\d)(?P<day>\d\d) {_CLOCK}": _glog_of_year,
     rf"(?P<level>(?:^|(?<=[\[\n]))[IWEF])(?P<mon>\d\d)(?P<day>\d\d) {_CLOCK}": _glog,
     rf"[A-Z][a-z][a-z] {_MONTH} +(?P<day>\d\d?) {_CLOCK} (?P<year>20\d\d)": _ctime,
     rf"(?:^|(?<=\n)){_MONTH} +(?P<day>\d\d?) {_CLOCK}(?= \w)": _syslog,

@@ -254,6 +254,11 @@ class Trainer:
             group.episodes.totals.incidents[:], group.returns[:], group.lengths[:] = lists
 
 
+def use_threads(count: int) -> None:
+    """How many threads torch computes with; sums of another number round otherwise."""
+    torch.set_num_threads(count)
+
+
 def _plain(run: Run) -> dict[str, Any]:
     return json.loads(json.dumps(asdict(run)))
 

@@ -23,6 +23,7 @@ from clusterorch.environment.racks import SIZE, Window, opens_windows
 from clusterorch.environment.rendering import Renderer
 from clusterorch.environment.timeline import WIDTH, printed
 from clusterorch.errors import ClusterorchError, InvalidIntervention
+from clusterorch.models.spec import STREAMS
 from tests.environment.worlds import hot, random_moves
 
 SMALL = {"layout": "2x2", "hours": 1.0, "seed": 3}  # a failure enters in slice 168
@@ -158,6 +159,14 @@ def test_what_is_kept_as_published_is_the_truth_but_for_slowness_and_poison(seed
         assert np.allclose(made, true)
 
 
+def test_a_detour_that_is_published_counts_in_what_is_kept():
+    """Of this seed the first episode holds no incident."""
+    episodes, renderer = watched({5: "use_tree", 20: "isolate_node:0"}, seed=1, layout="3x2", observe="raw")
+    assert episodes.totals.incidents == [[]]
+    assert episodes.totals.heads[0, 1] > 1.0  # slow, for the tree alone
+    assert renderer.chronicle.kept == pytest.approx(float(episodes.world.books.good[0]))
+
+
 def episodes_on(model, seed):
     from clusterorch.environment.episodes import Episodes, Settings
 
@@ -216,18 +225,24 @@ def test_pictures_have_one_size_and_show_what_changes():
 
 
 def test_samples_are_those_delivered_and_grey_is_where_none_came():
-    episodes, renderer = watched({}, 30, observe="raw")
-    network, chronicle = episodes.world.network, renderer.chronicle
-    window, now = episodes.window, chronicle.time
-    for s, sampled in chronicle.samples.items():
-        stream = 2
-        assert network.spec.signal[s].stream == "smi"
-        for gpu in range(len(sampled.values)):
-            node, taken = gpu // network.layout.gpus, int(sampled.slices[gpu])
-            assert taken == int(window.newest[0, stream, node])
-            value = window.values[0, taken % window.values.shape[1], network.slice_of(s)][gpu]
-            assert sampled.values[gpu] == value or (np.isnan(sampled.values[gpu]) and not np.isfinite(value))
-        assert sampled.slices.max() < now
+    """Cells are late and lost in this world."""
+    episodes = episodes_on(hot("2x2"), 0)
+    chronicle = Chronicle(episodes, 0)
+    episodes.begin(np.array([0]), np.array([0]))
+    network, window, late = episodes.world.network, episodes.window, 0
+    assert chronicle.samples
+    for _ in range(30):
+        episodes.decide(np.array([0]), np.array([True]))
+        for s, sampled in chronicle.samples.items():
+            stream = STREAMS.index(network.spec.signal[s].stream)
+            for gpu, taken in enumerate(map(int, sampled.slices)):
+                node = gpu // network.layout.gpus
+                assert taken == int(window.newest[0, stream, node])
+                late += taken < chronicle.time - 1
+                if taken > chronicle.time - window.values.shape[1]:
+                    value = window.values[0, taken % window.values.shape[1], network.slice_of(s)][gpu]
+                    assert sampled.values[gpu] == value or (np.isnan(sampled.values[gpu]) and not np.isfinite(value))
+    assert late > 0
 
 
 def test_a_picture_is_written_as_a_file(tmp_path):
@@ -267,10 +282,10 @@ def test_a_node_that_differs_is_told_when_it_does_so_again_and_again():
     nodes = np.zeros((4, len(names.node)), dtype=np.float32)
     job = np.zeros(len(names.job), dtype=np.float32)
     nodes[2, names.node.index("temperature.max")] = 5.0
-    for now in (4, 8):
+    for now in (4, 8, 12):
         notices.take_in(nodes, job, now)
     assert notices.newest(5) == []
-    notices.take_in(nodes, job, 12)
+    notices.take_in(nodes, job, 16)
     (found,) = notices.newest(5)
     assert found.nodes == {2}
     assert found.text == "102 (others 62): GPU core temperature"

@@ -15,7 +15,14 @@ from clusterorch.evaluation.__main__ import main
 from clusterorch.evaluation.baselines import keyword_modes, read_rows
 from clusterorch.evaluation.cases import summary
 from clusterorch.evaluation.incidents import rank_of_place, read_incidents
-from clusterorch.evaluation.retellings import clocks_later, files_renamed, hosts_renamed, logs_of, written
+from clusterorch.evaluation.retellings import (
+    clocks_later,
+    files_renamed,
+    hosts_renamed,
+    later,
+    logs_of,
+    written,
+)
 from clusterorch.models.reading import read_whole
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +80,7 @@ def test_retellings_change_names_and_clocks_and_nothing_else(tmp_path):
     told = {"n1.log": "2025-03-04 08:00:00,001 n1: rank 3 failed\n", "dump": "\x80\x02n1 2025-03-04 08:00:00"}
     assert hosts_renamed(told, {"n1"})["zone99.log"] == "2025-03-04 08:00:00,001 zone99: rank 3 failed\n"
     assert hosts_renamed(told, {"n1"})["dump"] == clocks_later(told)["dump"] == told["dump"]
+    assert later("I20260303 23:38:40.902 a.py:1] x\nE0304 23:15:13.397 y\n").split()[::4] == ["I20260304", "E0305"]
     assert clocks_later(told)["n1.log"] == "2025-03-04 15:13:00,001 n1: rank 3 failed\n"
     assert list(files_renamed(told).values()) == list(told.values())
     odd = {"log": "\x85 caf\xc3\xa9\n", "a/b": "x"}
