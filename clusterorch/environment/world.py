@@ -6,6 +6,8 @@ and what is published.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
@@ -58,7 +60,8 @@ class World:
         seed, domain, first_instance: of the noise.
         blackouts: whether collectors go silent at times.
         fault, at, start: a failure put into the slot in this slice, in place of those of the prior; in the first
-            episode alone; and the phase that the job begins in.
+            episode alone, one for all or one for each; and the phase that the job begins in.
+        telemetry: whether anything is printed; the truth does not depend on it.
 
     Raises:
         InvalidModel: the model has no `[economy]`, or no action that does nothing.
@@ -66,9 +69,10 @@ class World:
 
     def __init__(
         self, model: Model, batch: int = 1, *, seed: int = 0, domain: int | str = DOMAIN, first_instance: int = 0,
-        blackouts: bool = True, fault: str | None = None, at: int = 0, start: str = "step",
+        blackouts: bool = True, fault: str | Sequence[str] | None = None, at: int = 0, start: str = "step",
+        telemetry: bool = True,
     ) -> None:  # fmt: skip
-        self.model, self.network = model, model.network
+        self.model, self.network, self.telemetry = model, model.network, telemetry
         self.rules: Rules = rules_of(model, blackouts=blackouts)
         self.moves = Moves(self.network)
         self.prior = episode_prior(self.network)
@@ -126,7 +130,7 @@ class World:
             table, self.rules, self.moves.requeue, self.benign, self.site_start, self.state, self.books, times, moves,
             self.taken,
         )  # fmt: skip
-        self.simulator.step_each(times, table.action[self.taken], table.target[self.taken])
+        self.simulator.step_each(times, table.action[self.taken], table.target[self.taken], telemetry=self.telemetry)
         settle(
             self.simulator.plan, self.rules, self.benign, self.state, self.books, times, table.restarts[self.taken],
             table.discards[self.taken],

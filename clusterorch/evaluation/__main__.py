@@ -85,7 +85,7 @@ def run_policies(options: argparse.Namespace, console: Console) -> None:
     journal = Journal(options.out / "episodes.jsonl", made, restart=options.restart)
     policies = ["wait", *(p for p in options.policies if p not in ("wait", "oracle")), "oracle"]
     wanted = policy_scores.keys(options.layouts, policies, options.episodes)
-    _fill(journal, wanted, lambda key: policy_scores.play(key, options.episodes, **chosen), options.workers, console)
+    _fill(journal, wanted, lambda key: policy_scores.play(key, **chosen), options.workers, console)
     result = policy_scores.summary([journal.records[key] for key in wanted], options.layouts, policies)
     result["made"] = made | provenance(options.command_line)
     _keep(options.out / "policies", result, policy_report.markdown(result))

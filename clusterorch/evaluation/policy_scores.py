@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from clusterorch.errors import InvalidIntervention
 from clusterorch.evaluation.journal import Record
 from clusterorch.policies.running import POLICIES, run_policy
 
@@ -34,15 +35,21 @@ AIMS = {"rules_at_most": 0.6, "most_likely_cause_at_most": 0.9}
 
 
 def keys(layouts: Sequence[str], policies: Sequence[str], episodes: int) -> list[str]:
-    """One for each policy and chunk of episodes, so that what is done so far is always paired."""
-    chunks = range(0, episodes, CHUNK)
-    return [f"{layout}/{first}/{policy}" for layout in layouts for first in chunks for policy in policies]
+    """One for each policy and chunk of episodes, so that what is done so far is always paired.
+
+    Raises:
+        InvalidIntervention: fewer than two episodes: nothing could be said of them.
+    """
+    if episodes < 2:
+        raise InvalidIntervention(f"episodes={episodes}: give 2 or more")
+    chunks = [f"{first}-{min(first + CHUNK, episodes)}" for first in range(0, episodes, CHUNK)]
+    return [f"{layout}/{chunk}/{policy}" for layout in layouts for chunk in chunks for policy in policies]
 
 
-def play(key: str, episodes: int, hours: float, profile: str | None, seed: int) -> Record:
+def play(key: str, hours: float, profile: str | None, seed: int) -> Record:
     """The episodes of one key."""
-    layout, first, policy = key.split("/", 2)
-    numbers = range(int(first), min(int(first) + CHUNK, episodes))
+    layout, chunk, policy = key.split("/", 2)
+    numbers = range(*map(int, chunk.split("-")))
     found = run_policy(policy, numbers, layout=layout, hours=hours, profile=profile, seed=seed, domain="policies")
     return {"key": key, "episodes": [_short(one) for one in found]}
 

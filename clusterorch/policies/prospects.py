@@ -53,35 +53,42 @@ def prospects_of(model: Model) -> Prospects:
 
 
 def _played(model: Model, seed: int = 0) -> Prospects:
-    """Play every variant of a model some times and keep the means."""
+    """Play every variant of a model some times, all that begin in one phase at once, and keep the means."""
     if model.layout.nodes > _NODES:
         model = model.with_layout(Layout(_NODES, model.layout.gpus, model.layout.rails, spares=1, leaves=1))
-    blocks, plan = model.network.blocks, World(model).simulator.plan
-    duration = plan.duration
-    start = float(sum(int(duration[PHASES.index(phase)]) for phase in _STARTS))
+    blocks, step, save = model.network.blocks, PHASES.index("step"), PHASES.index("save")
+    duration = World(model, telemetry=False).simulator.plan.duration
+    healthy = float(duration[step] / (duration[step] + duration[save]))
     loss, rate, breaks = np.zeros((len(blocks), FAR + 1)), np.zeros(len(blocks)), np.zeros(len(blocks))
-    healthy = float(duration[PHASES.index("step")] / (duration[PHASES.index("step")] + duration[PHASES.index("save")]))
-    for v, block in enumerate(blocks):
-        only = block.variant.spec.phases
-        begins = "step" if only is None or "step" in only else next((p for p in _STARTS if p in only), "step")
-        world = World(model, PLAYED, seed=seed, domain="prospects", fault=block.variant.name, at=1, start=begins)
-        running, nothing = np.ones(PLAYED, dtype=bool), np.zeros(PLAYED, dtype=np.int64)
-        lost, moving, slow, broke = np.zeros((FAR + 1, PLAYED)), 0.0, 0.0, 0.0
+    begins = [_beginning(block.variant.spec.phases) for block in blocks]
+    for phase in dict.fromkeys(begins):
+        mine = np.repeat([v for v, begin in enumerate(begins) if begin == phase], PLAYED)
+        faults = [blocks[v].variant.name for v in mine]
+        world = World(model, len(mine), seed=seed, domain="prospects", fault=faults, at=1, start=phase, telemetry=False)
+        running, nothing = np.ones(len(mine), dtype=bool), np.zeros(len(mine), dtype=np.int64)
+        lost, moving, slow, broke = (np.zeros(len(mine)) for _ in range(4))
         world.step(nothing, running)
         for t in range(1, FAR + 1):
             before = world.state.job_class == MOVING
             world.step(nothing, running)
             books, state = world.books, world.state
-            lost[t] = lost[t - 1] + healthy - books.heads[:, USEFUL] + books.discarded
-            here, goes = state.variant == v, state.job_class == MOVING
-            steps = here & goes & (state.phase == PHASES.index("step"))
-            slow += float((1.0 - books.heads[steps, USEFUL]).sum())
-            moving += float(steps.sum())
-            broke += float((here & before & ~goes).sum())
-        loss[v] = lost.mean(axis=1)
-        rate[v] = slow / max(moving, 1.0)
-        breaks[v] = broke / max(moving + broke, 1.0)
-    return Prospects(np.maximum(loss, 0.0), rate, np.minimum(breaks, 1.0), start)
+            lost += healthy - books.heads[:, USEFUL] + books.discarded
+            here, goes = state.variant == mine, state.job_class == MOVING
+            steps = here & goes & (state.phase == step)
+            slow += np.where(steps, 1.0 - books.heads[:, USEFUL], 0.0)
+            moving += steps
+            broke += here & before & ~goes
+            loss[:, t] += np.bincount(mine, weights=lost, minlength=len(blocks)) / PLAYED
+        sums = [np.bincount(mine, weights=column, minlength=len(blocks)) for column in (slow, moving, broke)]
+        played = np.unique(mine)
+        rate[played] = (sums[0] / np.maximum(sums[1], 1.0))[played]
+        breaks[played] = (sums[2] / np.maximum(sums[1] + sums[2], 1.0))[played]
+    return Prospects(np.maximum(loss, 0.0), rate, np.minimum(breaks, 1.0), start_slices(model))
+
+
+def _beginning(phases: list[str] | None) -> str:
+    """The phase that a job begins in so that a variant of these phases can follow."""
+    return "step" if phases is None or "step" in phases else next((p for p in _STARTS if p in phases), "step")
 
 
 def move_costs(model: Model, moves: Moves, left: float, work: np.ndarray, spares: int) -> np.ndarray:

@@ -50,7 +50,7 @@ def load_runbook(name: str) -> RunbookFile:
     path = Path(name) if name.endswith(".toml") else models_folder() / "runbooks" / f"{name}.toml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in (models_folder() / "runbooks").glob("*.toml")))
-        raise InvalidModel(str(path), name, "no such runbook", f"give a file, or one of {known}")
+        raise InvalidModel(str(path), "runbook", "there is none", f"give a file, or one of {known}")
     try:
         return RunbookFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError) as error:

@@ -125,13 +125,16 @@ class Simulator:
             state.progress, state.arrival,
         )  # fmt: skip
 
-    def step_each(self, times: np.ndarray, actions: np.ndarray, targets: np.ndarray) -> None:
+    def step_each(self, times: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, telemetry: bool = True) -> None:
         """Advance every instance by a slice of its own.
 
         times: [B] number of the slice in its episode, -1: it rests.  actions, targets: [B] by number, -1 none.
+        Without `telemetry` the hidden state alone moves on: nothing of it depends on what was printed.
         """
         state = self.state
         advance(self.plan, self.do, self._cumulated(int(times.max())), state, times, actions, targets)
+        if not telemetry:
+            return
         if look_up(self.situations.table, state, times):
             new = (state.situation < 0) & (times >= 0)
             active = (state.bits | state.transient)[new]

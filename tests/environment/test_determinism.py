@@ -9,6 +9,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from clusterorch.environment.cluster import GPUCluster
 from clusterorch.environment.vector import GPUClusterVector
+from clusterorch.environment.world import World
+from tests.environment.worlds import hot
 
 SHORT = {"layout": "1x2", "hours": 0.2}
 SEED, DECISIONS = 11, 9
@@ -243,3 +245,20 @@ def test_make_and_make_vec_give_the_same_environment():
     vector = gym.make_vec("clusterorch/GPUCluster-v0", num_envs=2, **SHORT)
     assert isinstance(vector.unwrapped, GPUClusterVector)
     assert_same(single.reset(seed=3)[0], vector.reset(seed=3)[0], 0)
+
+
+def test_the_truth_does_not_depend_on_whether_anything_is_printed():
+    worlds = [World(hot("2x2"), 12, seed=4, telemetry=telemetry) for telemetry in (True, False)]
+    running, draws = np.ones(12, dtype=bool), np.random.default_rng(3)
+    for t in range(80):
+        masks = worlds[0].masks()
+        np.testing.assert_array_equal(masks, worlds[1].masks())
+        moves = np.array([draws.choice(np.flatnonzero(row)) if draws.random() < 0.1 else 0 for row in masks])
+        for world in worlds:
+            world.step(moves if t % 4 == 0 else np.zeros(12, dtype=np.int64), running)
+        for name in ("variant", "severity", "site", "bits", "poisoned", "phase", "job_class", "held"):
+            np.testing.assert_array_equal(getattr(worlds[0].state, name), getattr(worlds[1].state, name))
+        for one, other in zip(worlds[0].books, worlds[1].books, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert np.isfinite(worlds[0].state.values).any()
+    assert not np.isfinite(worlds[1].state.values).any()

@@ -174,7 +174,7 @@ def test_a_broken_runbook_file_is_refused(tmp_path, text):
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(InvalidModel):
         load_runbook(str(tmp_path / "mine.toml"))
-    with pytest.raises(InvalidModel, match="no such runbook"):
+    with pytest.raises(InvalidModel, match="there is none"):
         load_runbook("nothing")
 
 
