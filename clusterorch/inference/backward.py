@@ -117,6 +117,8 @@ def retreat_restart(
     ends: bool,
     discards: int,
     clears: np.ndarray,
+    brought: np.ndarray,
+    brought_to: np.ndarray,
     onset: np.ndarray,
     site_weight: np.ndarray,
     future: np.ndarray,
@@ -124,12 +126,14 @@ def retreat_restart(
 ) -> None:
     """Transpose of `restart`."""
     end = 1 if ends else 0
-    starting = 0.0
-    empty = 0.0
+    starting = coming = empty = emptied = 0.0
     for v in range(plan.block_offset.shape[0]):
         starting += onset[v]
+        coming += brought[v]
         empty += _begun(plan, v, phase, 0, end, 0, onset[v], site_weight, future)
-    empty += (1.0 - starting) * future[0]
+        emptied += _begun(plan, v, phase, 0, end, 0, brought[v], brought_to, future)
+    empty = emptied + (1.0 - coming) * (empty + (1.0 - starting) * future[0])
+    emptied += (1.0 - coming) * future[0]
     for v in range(plan.block_offset.shape[0]):
         sites, configurations = plan.block_sites[v], plan.block_configurations[v]
         first, contexts = plan.configuration_start[v], plan.starts[v]
@@ -143,5 +147,5 @@ def retreat_restart(
                     for k in range(plan.onset_range[table], plan.onset_range[table + 1]):
                         again += plan.onset_p[k] * future[block + plan.onset_to[k] * sites + i]
                     p = clears[plan.weight_start[v] + i] if m == 0 else 0.0
-                    before[block + c * sites + i] = p * future[0] + (1.0 - p) * again
+                    before[block + c * sites + i] = p * emptied + (1.0 - p) * again
     before[0] = empty

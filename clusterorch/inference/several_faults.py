@@ -175,7 +175,8 @@ class TwoSlotFilter:
         action = one.action
         if action is not None and action.restarts:
             restart(
-                self.plan, one.phase, one.save_ends, action.discards, action.clears, onset, self.weights, before, after
+                self.plan, one.phase, one.save_ends, action.discards, action.clears, action.brought,
+                action.brought_to, onset, self.weights, before, after,
             )  # fmt: skip
             return after
         cleared = clear(self.plan, action.clears, before) if action is not None else 0.0

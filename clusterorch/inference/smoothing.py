@@ -84,6 +84,8 @@ class Recording:
                 one.save_ends,
                 one.action.discards,
                 one.action.clears,
+                one.action.brought,
+                one.action.brought_to,
                 onset,
                 f.weights,
                 weighed,

@@ -117,7 +117,7 @@ def test_out_keeps_the_trace_of_what_was_played_and_stated(capsys, tmp_path):
     ("words", "named"),
     [
         (["--policy", "nobody"], "'nobody'"),
-        (["--policy", "nothing.toml"], "no such runbook"),
+        (["--policy", "nothing.toml"], "there is none"),
         (["--policy", "wait", "--layout", "4by8"], "'4by8'"),
         (["--policy", "wait", "--profile", "mars"], "site_mars"),
         (["--policy", "wait", "--model", "mars"], "mars"),

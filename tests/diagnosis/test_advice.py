@@ -72,7 +72,7 @@ def test_the_target_is_the_host_on_which_the_fault_lives(found, host):
     assert advice.best.clears == pytest.approx(0.99)
     assert advice.best.cost
     assert advice.second is not None
-    assert advice.second.clears < advice.best.clears
+    assert advice.second.clears <= advice.best.clears
 
 
 @pytest.mark.parametrize("host", ["n3", "n7"])

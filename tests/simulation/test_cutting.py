@@ -95,14 +95,17 @@ def test_an_excerpt_ends_with_the_episode_and_its_events_keep_its_gaps():
     assert [event.kind for event in events] == [world().spec.signal[line.signal].name for line in pasted]
 
 
-def test_counters_of_links_stand_in_the_values_and_nothing_else_does():
+def test_counters_of_links_and_lines_of_the_job_stand_in_the_values_and_nothing_else_does():
     trace, network = episode(None), world().network
     pasted = [line for seed in range(30) for line in cut(world(), trace, seed, 10, [0] * 8)]
     values = counted(world(), pasted, trace.slices)
+    signals = world().spec.signal
     links = {
-        line for line in pasted if (s := world().spec.signal[line.signal]).entity == "link" and s.stream == "network"
+        line
+        for line in pasted
+        if (s := signals[line.signal]).entity == "job" or (s.entity == "link" and s.stream == "network")
     }
-    assert links
+    assert {signals[line.signal].entity for line in links} == {"job", "link"}
     assert np.isfinite(values).sum() == len({(line.slice, line.signal, line.entity) for line in links})
     assert all(np.isfinite(values[line.slice, network.signal_offset[line.signal] + line.entity]) for line in links)
 
