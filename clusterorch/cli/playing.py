@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterorch.cli.commands import Repeated
+from clusterorch.cli.of_episodes import OfEpisode
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
 
@@ -26,29 +26,11 @@ _SUFFIX = ".png"
 
 
 @dataclass(kw_only=True)
-class Play:
+class Play(OfEpisode):
     """Play one episode of the environment under a policy, and tell what it was worth."""
 
     policy: str
     """Name of a policy, or a runbook file."""
-    layout: str = "4x8"
-    """Nodes x GPUs."""
-    spares: int = 1
-    """Nodes that stand by."""
-    leaves: int = 0
-    """Leaf switches; 0: one for 16 nodes."""
-    profile: str | None = None
-    """Site profile, whose mix of failures is used."""
-    model: str = "reference"
-    """Name of a model, or a file."""
-    overlay: Repeated = ()
-    """Overlay, a name or a file."""
-    seed: int = 0
-    """Of the noise, and of a policy that draws."""
-    episode: int = 0
-    """Which episode of the seed."""
-    hours: float = 4.0
-    """Length of the episode."""
     live: bool = False
     """Watch the timeline as it goes."""
     fps: float = 10.0
@@ -67,7 +49,6 @@ class Play:
         self._check()
         import numpy as np
 
-        from clusterorch.environment.making import episodes_of
         from clusterorch.environment.recorder import TraceRecorder
         from clusterorch.environment.rendering import Renderer
         from clusterorch.policies.running import POLICIES, observes, policy_named
@@ -80,11 +61,8 @@ class Play:
         console.width = min(console.width, _WIDTH)
         # Views tell what is believed; what is played does not hang on whether a belief is kept.
         shown = self.live or self.picture is not None
-        episodes = episodes_of(
-            1, layout=self.layout, spares=self.spares, leaves=self.leaves, profile=self.profile, model=self.model,
-            overlays=self.overlay, seed=self.seed, hours=self.hours, observe="both" if shown else observes(self.policy),
-            privileged=self.truth,
-        )  # fmt: skip
+        observe = "both" if shown else observes(self.policy)
+        episodes = self.episodes(observe=observe, privileged=self.truth)
         policy = policy_named(self.policy, episodes, self.seed)
         recorder = TraceRecorder(episodes) if self.out is not None else None
         name = Path(self.policy).stem if self.policy.endswith(".toml") else self.policy

@@ -9,6 +9,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from clusterorch.cli.commands import Repeated
+from clusterorch.cli.of_episodes import OfEpisode
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
 
@@ -16,29 +17,11 @@ _WIDTH = 80
 
 
 @dataclass(kw_only=True)
-class Record:
+class Record(OfEpisode):
     """Play one episode of the environment under moves that you set, waiting else, and keep its trace."""
 
     out: Path
     """Folder for the trace."""
-    layout: str = "4x8"
-    """Nodes x GPUs."""
-    spares: int = 1
-    """Nodes that stand by."""
-    leaves: int = 0
-    """Leaf switches; 0: one for 16 nodes."""
-    profile: str | None = None
-    """Site profile, whose mix of failures is used."""
-    model: str = "reference"
-    """Name of a model, or a file."""
-    overlay: Repeated = ()
-    """Overlay, a name or a file."""
-    seed: int = 0
-    """Of the noise."""
-    episode: int = 0
-    """Which episode of the seed."""
-    hours: float = 4.0
-    """Length of the episode."""
     do: Repeated = ()
     """Move, move=ACTION[:TARGET]@SLICE[:TO], or intervention, NAME=VALUE[@FROM[:TO]]."""
     force: bool = False
@@ -46,17 +29,12 @@ class Record:
 
     def run(self) -> None:
         """Play and write."""
-        from clusterorch.environment.making import episodes_of
         from clusterorch.environment.replaying import play
         from clusterorch.environment.tables import refuse, write_trace
         from clusterorch.reports.wording import terminal
 
         refuse(self.out, force=self.force)
-        episodes = episodes_of(
-            1, layout=self.layout, spares=self.spares, leaves=self.leaves, profile=self.profile, model=self.model,
-            overlays=self.overlay, seed=self.seed, hours=self.hours,
-        )  # fmt: skip
-        trace = play(episodes, self.episode, self.do)
+        trace = play(self.episodes(), self.episode, self.do)
         write_trace(trace, self.out, force=self.force)
         terminal().print(f"{trace.slices} slices, {trace.tables['recovery'].num_rows} decisions: {self.out}")
 
