@@ -17,7 +17,8 @@ from clusterorch.environment.rules import Rules
 from clusterorch.models.spec import PHASES
 from clusterorch.probability.noise import causal_uniform, fill_uniform_block
 from clusterorch.simulation.channels import CELLS, KIND_SHIFT
-from clusterorch.simulation.plan import WORD, CausalPlan
+from clusterorch.simulation.plan import CausalPlan
+from clusterorch.simulation.schedule import slowest_of
 from clusterorch.simulation.state import State
 
 HEADS = ("useful", "slow", "stalled", "down", "shrunk", "poisoned")
@@ -205,10 +206,8 @@ def _share_out(plan, rules, state, books, b):
     for n in range(books.place.shape[1]):
         working += 1 if books.place[b, n] == IN_JOB else 0
     capacity = working / books.place.shape[1]
-    slowest = 1.0
-    for m in range(plan.slowdown.shape[0]):
-        if (state.bits[b, 0] >> m & 1) if m < WORD else (state.bits[b, 1] >> (m - WORD) & 1):
-            slowest = max(slowest, plan.slowdown[m, state.severity[b]])
+    low, high = state.bits[b, 0] & plan.slow[0], state.bits[b, 1] & plan.slow[1]
+    slowest = slowest_of(plan.slowdown, low, high, state.severity[b])
     slowest *= rules.tree if books.detour[b] == TREE else rules.around if books.detour[b] == DETOUR else 1.0
     made = capacity / slowest
     poisoned = state.bits[b, 0] & plan.poison[0] or state.bits[b, 1] & plan.poison[1]

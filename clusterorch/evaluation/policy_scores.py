@@ -14,9 +14,9 @@ import numpy as np
 
 from clusterorch.errors import InvalidIntervention
 from clusterorch.evaluation.journal import Record
-from clusterorch.policies.running import POLICIES, run_policy
+from clusterorch.policies.running import run_policy
 
-CHUNK, RESAMPLED, POWER = 64, 2000, 0.8
+CHUNK, RESAMPLED = 64, 2000
 _Z = 1.959964 + 0.841621  # two-sided 5 %, power 0.8
 _KEPT = (
     "kept",
@@ -134,6 +134,3 @@ def _needed(difference: np.ndarray) -> int | None:
     """Paired episodes that tell two policies apart at 80 % power, two-sided 5 %; None if they are the same."""
     mean, sd = float(difference.mean()), float(difference.std(ddof=1)) if len(difference) > 1 else 0.0
     return int(np.ceil((_Z * sd / mean) ** 2)) if mean and sd else None
-
-
-__all__ = ["POLICIES", "keys", "play", "summary"]

@@ -48,6 +48,14 @@ def visible(begun: Tensor, known: Tensor, window: int) -> Tensor:
     return near[None] & same & there[:, None, :]
 
 
+def _still(begun: Tensor, known: Tensor) -> Tensor:
+    """[B, P] which of the newest P decisions are of the episode that the last one belongs to."""
+    there = torch.cat([known, torch.ones_like(begun)], dim=1)
+    number = torch.cat([torch.zeros_like(known, dtype=torch.long), begun.long().cumsum(1)], dim=1)
+    mine = there & (number == number[:, -1:])
+    return mine[:, begun.shape[1] :]
+
+
 class Attention(nn.Module):
     """Causal attention over the decisions of an episode, layer by layer, with a bias that knows only distances.
 
@@ -81,11 +89,7 @@ class Attention(nn.Module):
         for i, block in enumerate(self.blocks):
             x, keys, values = block(x, seen, kept[2 * i], kept[2 * i + 1])
             after += [keys[:, -past:].detach(), values[:, -past:].detach()] if past else [keys[:, :0], values[:, :0]]
-        # What is kept is of the episode that the last decision belongs to.
-        there = torch.cat([known, torch.ones_like(begun)], dim=1)
-        number = torch.cat([torch.zeros_like(known, dtype=torch.long), begun.long().cumsum(1)], dim=1)
-        mine = there & (number == number[:, -1:])
-        return self.last(x), (*after, mine[:, mine.shape[1] - past :])
+        return self.last(x), (*after, _still(begun, known))
 
 
 class _Block(nn.Module):
@@ -163,7 +167,7 @@ class Recent(nn.Module):
     def segment(self, x: Tensor, begun: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Many decisions at once."""
         kept, known = state
-        length, past = x.shape[1], self.window - 1
+        length = x.shape[1]
         rows = torch.cat([kept, x], dim=1)
         seen = visible(begun, known, self.window)
         windows = [
@@ -173,10 +177,7 @@ class Recent(nn.Module):
             for t in range(length)
         ]
         out = self.layers(torch.stack(windows, dim=1).flatten(2))
-        there = torch.cat([known, torch.ones_like(begun)], dim=1)
-        number = torch.cat([torch.zeros_like(known, dtype=torch.long), begun.long().cumsum(1)], dim=1)
-        mine = there & (number == number[:, -1:])
-        return out, (rows[:, length:].detach(), mine[:, mine.shape[1] - past :])
+        return out, (rows[:, length:].detach(), _still(begun, known))
 
 
 MEMORIES = {"attention": Attention, "recurrent": Recurrent, "recent": Recent}

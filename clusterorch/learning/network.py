@@ -58,8 +58,6 @@ class Policy(nn.Module):
 
     Args:
         shape: of its inputs.
-        target_kind: [M] 0 none, 1 a node, 2 a copy, 3 a rail or leaf; of the moves on the layout at hand.
-        target: [M]; action: [M] number of the action of each move.
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -23,16 +23,16 @@ def effect_of(action: Action, mode: str, variant: str) -> Effect:
     `clears` ends it with one half or more, `mitigates` with less, `useless` costs time at most, and `harmful` throws
     work or capacity away for nothing.
     """
-    relations = {relation: _clears(action, mode, variant, relation) for relation in ("site", "elsewhere")}
-    best = max(relations.values())
+    best = max(clears(action, mode, f"{mode}.{variant}", relation) for relation in ("site", "elsewhere"))
     if best > 0.0:
         return Effect(CLEARS if best >= ENOUGH else MITIGATES, best)
     return Effect(HARMFUL if action.restarts else USELESS, 0.0)
 
 
-def _clears(action: Action, mode: str, variant: str, relation: str) -> float:
+def clears(action: Action, mode: str, variant: str, relation: str) -> float:
+    """Probability of the first row that matches a variant (`mode.name`) at the `site` or `elsewhere`; else 0."""
     for effect in action.effect:
-        if {mode, f"{mode}.{variant}"} & set(effect.of) and effect.relation in ("any", relation):
+        if {mode, variant} & set(effect.of) and effect.relation in ("any", relation):
             return effect.clears
     return 0.0
 

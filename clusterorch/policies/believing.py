@@ -89,6 +89,9 @@ class QMDP:
     def __init__(self, model: Model, believer: Believer, decision: int) -> None:
         self.model, self.believer, self.decision = model, believer, decision
         self.prospects = prospects_of(model)
+        table, ends = believer.moves.table, np.cumsum([block.sites for block in model.network.blocks])
+        # [V, M] the best that each move can do against each variant, wherever it is
+        self._able = np.maximum.reduceat(table.clears[:-1], np.concatenate([[0], ends[:-1]]), axis=1).T
 
     def worth(self) -> np.ndarray:
         """[V] what the end of each variant is worth, for `outlook.gains`."""
@@ -127,17 +130,7 @@ class QMDP:
 
     def _knowing(self, p: np.ndarray, worth: np.ndarray, costs: np.ndarray) -> float:
         """Expected value of the best move if the truth is known."""
-        return float((p * np.maximum(worth[:, None] * self._able() - costs[None, :], 0.0).max(axis=1)).sum())
-
-    def _able(self) -> np.ndarray:
-        """[V, M] the best that each move can do against each variant, wherever it is."""
-        if not hasattr(self, "_table"):
-            table, start, rows = self.believer.moves.table, 0, []
-            for block in self.model.network.blocks:
-                rows.append(table.clears[:-1, start : start + block.sites].max(axis=1))
-                start += block.sites
-            self._table = np.stack(rows)
-        return self._table
+        return float((p * np.maximum(worth[:, None] * self._able - costs[None, :], 0.0).max(axis=1)).sum())
 
 
 def _copy_ages(view: View, b: int) -> np.ndarray:

@@ -15,9 +15,10 @@ import numpy as np
 from clusterorch.causal.slices import ERLANG, FAST, GEOMETRIC, RECURRENT, TIMER
 from clusterorch.errors import InvalidModel
 from clusterorch.models.compile import Block, Network, brought_shares, entity_kind_index
+from clusterorch.models.effects import clears
 from clusterorch.models.ground import limit_slices, topological_mechanisms
 from clusterorch.models.layout import ENTITY_KINDS, Layout
-from clusterorch.models.spec import PHASES, SEVERITIES, Action, Edge, ModelSpec
+from clusterorch.models.spec import PHASES, SEVERITIES, Edge, ModelSpec
 from clusterorch.probability.lifetimes import erlang_from_mean, geometric_from_mean, timer_slices
 
 WORD = 62  # bits of a signed word, less the sign and one
@@ -211,24 +212,16 @@ def _schedule(spec: ModelSpec) -> dict[str, np.ndarray]:
 
 def _actions(network: Network) -> dict[str, np.ndarray]:
     actions = network.spec.action
-    clears = np.zeros((len(actions), len(network.blocks), 2))
+    table = np.zeros((len(actions), len(network.blocks), 2))
     for a, action in enumerate(actions):
         for v, block in enumerate(network.blocks):
-            for at_site in range(2):
-                clears[a, v, at_site] = _clears(action, block.variant.mode, block.variant.name, at_site)
+            for at_site, relation in enumerate(("elsewhere", "site")):
+                table[a, v, at_site] = clears(action, block.variant.mode, block.variant.name, relation)
     return {
         "restarts": _ints(a.restarts for a in actions),
         "discards": _ints(a.discards for a in actions),
         "reinitialises": _ints(a.reinitialises for a in actions),
         "target_kind": _ints(TARGETS.index(a.target) if a.target in TARGETS else -1 for a in actions),
         "brought": np.cumsum([brought_shares(network, a) for a in actions], axis=1).reshape(len(actions), -1),
-        "clears": clears,
+        "clears": table,
     }
-
-
-def _clears(action: Action, mode: str, variant: str, at_site: int) -> float:
-    relation = ("elsewhere", "site")[at_site]
-    for effect in action.effect:
-        if {mode, variant} & set(effect.of) and effect.relation in ("any", relation):
-            return effect.clears
-    return 0.0

@@ -60,7 +60,7 @@ def judge_job(plan: CausalPlan, state: State, times: np.ndarray) -> None:
         state.save_ends[b] = 1 if phase == SAVE and state.clock[b] == plan.duration[SAVE] - 1 else 0
         state.saved[b] = 1 if state.save_ends[b] and kind == MOVING else 0
         if kind == MOVING and phase == STEP:
-            slowest = _slowdown(plan.slowdown, low & plan.slow[0], high & plan.slow[1], state.severity[b])
+            slowest = slowest_of(plan.slowdown, low & plan.slow[0], high & plan.slow[1], state.severity[b])
             state.progress[b] += 1.0 / slowest
         if state.saved[b]:
             _save(plan, state, b)
@@ -80,7 +80,7 @@ def _class(plan, low, high, phase):
 
 
 @njit(cache=True, error_model="numpy")
-def _slowdown(slowdown, low, high, severity):
+def slowest_of(slowdown: np.ndarray, low: int, high: int, severity: int) -> float:
     """Step time over its own level: of several slow mechanisms, the slowest counts."""
     slowest = 1.0
     if low | high:
