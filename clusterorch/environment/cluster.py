@@ -50,10 +50,10 @@ class GPUCluster(gym.Env[Arrays, np.int64]):
     was worth.  With `privileged=True` also `truth` at every step.
 
     ## Arguments
-    layout, spares, leaves, profile, model, overlays: of the world.  observe: "raw", "belief" or "both".  decision:
-    slices between decisions.  hours: of an episode.  rows: of the window.  blackouts: whether collectors go silent at
-    times.  pad_nodes: room for nodes in the observation.  flat: whether boxes have one axis.  first_instance: which of
-    the instances of a seed this is.
+    layout, spares, leaves, profile, model, overlays: of the world.  observe: "raw", "belief", "both", or "truth", which
+    shows in place of a belief what is the case.  decision: slices between decisions.  hours: of an episode.  rows: of
+    the window.  blackouts: whether collectors go silent at times.  pad_nodes: room for nodes in the observation.  flat:
+    whether boxes have one axis.  first_instance: which of the instances of a seed this is.
     privileged: tell the truth in `info`.  render_mode: "ansi", "rgb_array" or "human".
 
     ## References

@@ -9,7 +9,7 @@ import numpy as np
 
 from clusterorch.environment.believer import Believer
 from clusterorch.environment.books import HEADS, USEFUL
-from clusterorch.environment.outlook import look, new_outlook, places_of
+from clusterorch.environment.outlook import look, look_at_truth, new_outlook, places_of
 from clusterorch.environment.published import NODE_COLUMNS, job_columns, publish
 from clusterorch.environment.window import Names, columns_of, empty_rows, gather, new_window, write_rows
 from clusterorch.environment.world import DOMAIN, World
@@ -17,7 +17,7 @@ from clusterorch.errors import InvalidIntervention
 from clusterorch.models import Model
 from clusterorch.models.spec import PHASES
 
-OBSERVE = ("raw", "belief", "both")
+OBSERVE = ("raw", "belief", "both", "truth")
 _STEP = PHASES.index("step")
 
 
@@ -90,7 +90,7 @@ class Episodes:
         self.names = self._names()
         self._columns, self._signals = columns_of(network)
         self.window = new_window(network, self.names, batch, self.settings.rows)
-        self.believer = Believer(network, moves, self.world.prior, batch) if self.believes else None
+        self.believer = Believer(network, moves, self.world.prior, batch) if self.infers else None
         self._places, self.outlook = places_of(network), new_outlook(network, moves.count, batch)
         self._of_node = np.zeros((batch, network.layout.nodes, len(NODE_COLUMNS)), dtype=np.float32)
         self._of_job = np.zeros((batch, len(job_columns(network.layout.copies))), dtype=np.float32)
@@ -105,8 +105,18 @@ class Episodes:
 
     @property
     def believes(self) -> bool:
-        """Whether the belief is kept."""
+        """Whether a belief is shown, be it the filter's or that of one who knows."""
         return self.settings.observe != "raw"
+
+    @property
+    def infers(self) -> bool:
+        """Whether the filter runs."""
+        return self.settings.observe in ("belief", "both")
+
+    @property
+    def shows_telemetry(self) -> bool:
+        """Whether what the streams tell is shown; what is published always is."""
+        return self.settings.observe in ("raw", "both")
 
     @property
     def batch(self) -> int:
@@ -205,6 +215,11 @@ class Episodes:
         if self.believer is not None:
             belief = self.believer.believe(rows)
             look(self.believer.plan, world.moves.table, self._places, belief, rows, self.worth, self.outlook)
+        elif self.believes:
+            look_at_truth(
+                world.moves.table, self._places, world.site_start, world.state.variant, world.state.site,
+                world.state.poisoned, rows, self.worth, self.outlook,
+            )  # fmt: skip
 
     def incident(self, b: int) -> dict[str, Any]:
         """What the episode of an instance was worth so far, in slices of healthy training; and its incidents."""

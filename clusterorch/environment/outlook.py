@@ -108,3 +108,30 @@ def look(
                     gained += mine * worth[v]
             outlook.cures[b, m] = cured
             outlook.gains[b, m] = gained
+
+
+@njit(cache=True, error_model="numpy")
+def look_at_truth(
+    table: MoveTable, places: Places, site_start: np.ndarray, variant: np.ndarray, site: np.ndarray,
+    poisoned: np.ndarray, rows: np.ndarray, worth: np.ndarray, outlook: Outlook,
+) -> None:  # fmt: skip
+    """Fill the outlook of some instances as one does who knows the state.  [B] variant, -1 none; site; poisoned"""
+    for i in range(rows.shape[0]):
+        b = rows[i]
+        v = variant[b]
+        outlook.variants[b, :] = 0.0
+        outlook.variants[b, v + 1] = 1.0
+        outlook.nodes[b, :, :] = 0.0
+        outlook.copies[b, : poisoned[b]] = 1.0
+        outlook.copies[b, poisoned[b] :] = 0.0
+        outlook.cures[b, :] = 0.0
+        outlook.gains[b, :] = 0.0
+        if v < 0 or places.mode[v] < 0:
+            continue
+        at = site_start[v] + site[b]
+        if places.node[at] >= 0:
+            outlook.nodes[b, places.node[at], places.mode[v]] = 1.0
+        for m in range(outlook.cures.shape[1]):
+            if table.action[m] >= 0 and poisoned[b] <= table.discards[m]:
+                outlook.cures[b, m] = table.clears[m, at]
+                outlook.gains[b, m] = table.clears[m, at] * worth[v]

@@ -15,6 +15,7 @@ NODE_COLUMNS = ("in_repair", "repaired", "was_in_repair", "moved_at")
 _DOES = ("isolate", "swap", "roll_back", "tree", "ring", "around", "restart", "requeue")
 _DETOURS = ("tree", "detour")
 FAR = 40.0  # slices that count as one: a watchdog's limit
+COPY_AGE = 4.0  # of a copy, in times between two of them, that counts as one
 
 
 def job_columns(copies: int) -> list[str]:
@@ -46,7 +47,9 @@ def publish(
         for k in range(copies):
             held = k < state.held[b]
             out[at + k] = 1.0 if held else 0.0
-            out[at + copies + k] = min((books.time[b] - books.copy_time[b, k]) / (4.0 * every), 2.0) if held else 0.0
+            out[at + copies + k] = (
+                min((books.time[b] - books.copy_time[b, k]) / (COPY_AGE * every), 2.0) if held else 0.0
+            )
         at += 2 * copies
         if books.detour[b] > 0:
             out[at + books.detour[b] - 1] = 1.0

@@ -88,7 +88,7 @@ class TraceRecorder:
         if self.instance not in rows:
             return
         world = episodes.world
-        own = None if episodes.believes else Believer(world.network, world.moves, world.prior, 1)
+        own = None if episodes.infers else Believer(world.network, world.moves, world.prior, 1)
         self._stated = (None, None)
         self._record = _Record(Recorder(world.simulator, self.instance), own, self._published())
         self._diagnose(self._record)

@@ -41,7 +41,7 @@ def observation_space(episodes: Episodes, pad_nodes: int | None = None, *, flat:
             "belief_nodes": box(0, 1, room, outlook.nodes.shape[2]),
             "cures": box(0, 1, outlook.cures.shape[1]),
         }
-    if episodes.settings.observe == "belief":
+    if not episodes.shows_telemetry:
         # Beliefs in place of telemetry: what is published stays.
         published = len(episodes.names.job) - episodes.names.told_job
         boxes["job"] = box(-deviations, deviations, rows, published)
@@ -55,7 +55,7 @@ def observe(episodes: Episodes, space: spaces.Dict) -> Arrays:
     """[B, ...] arrays of the space, copies."""
     window, names, outlook = episodes.window, episodes.names, episodes.outlook
     batch, nodes = episodes.batch, episodes.model.layout.nodes
-    told = (names.told_node, names.told_job) if episodes.settings.observe == "belief" else (0, 0)
+    told = (names.told_node, names.told_job) if not episodes.shows_telemetry else (0, 0)
     found: Arrays = {"job": window.job_rows[:, :, told[1] :].copy(), "rows": window.real.copy()}
     room = space["present"].shape[0]
     found["nodes"] = _padded(window.node_rows[:, :, :, told[0] :], 2, room)

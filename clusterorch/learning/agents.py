@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from clusterorch.errors import InvalidAgent, OutputExists
 from clusterorch.learning.network import Policy, Shape
+from clusterorch.learning.team import Team
 
 VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -121,30 +122,37 @@ def read_tensors(file: Path) -> dict[str, torch.Tensor]:
 class replacing:  # noqa: N801, a context manager used as a word
     """A folder that takes the place of another when it is complete.
 
-    The one before is kept as `NAME.before` until the new one is in its place, so one of them is always whole.
+    The one before is kept as `NAME.before` until the new one is in its place, so one of them is always whole.  The
+    processes of a team write to it together.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, team: Team | None = None) -> None:
+        self.folder, self._team = folder, team or Team()
         self._fresh = folder.with_name(folder.name + ".part")
         self._before = folder.with_name(folder.name + ".before")
 
     def __enter__(self) -> Path:
         """An empty folder to write to."""
-        shutil.rmtree(self._fresh, ignore_errors=True)
-        self._fresh.mkdir(parents=True)
+        if self._team.leads:
+            shutil.rmtree(self._fresh, ignore_errors=True)
+            self._fresh.mkdir(parents=True)
+        self._team.wait()
         return self._fresh
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Put it in its place, or leave nothing of it."""
-        if kind is not None:
-            shutil.rmtree(self._fresh, ignore_errors=True)
+        failed = self._team.any(flag=kind is not None)
+        if failed or not self._team.leads:
+            if failed and self._team.leads:
+                shutil.rmtree(self._fresh, ignore_errors=True)
+            self._team.wait()
             return
         shutil.rmtree(self._before, ignore_errors=True)
         if self.folder.exists():
             self.folder.rename(self._before)
         self._fresh.rename(self.folder)
         shutil.rmtree(self._before, ignore_errors=True)
+        self._team.wait()
 
 
 def newest(folder: Path) -> Path:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clusterorch.environment.episodes import Episodes
 from clusterorch.learning.memory import MEMORIES
 
-FIRST_PATIENCE = 6.0  # logit of the first action, which does nothing, before any learning
-_LEAST = 1e-4  # probability below which a belief's logarithm says no more
+FIRST_PATIENCE = 8.0  # logit of the first action, which does nothing, before any learning
 
 
 class Inputs(NamedTuple):
@@ -106,56 +103,3 @@ class MoveIndex(NamedTuple):
 
     action: Tensor  # [M]
     place: Tensor  # [M] 0 none, 1 + n a node, 1 + N + k a copy
-
-
-def move_index(episodes: Episodes) -> MoveIndex:
-    """The index of a batch's moves."""
-    moves, network = episodes.world.moves, episodes.world.network
-    kinds = {action.name: action.target for action in network.spec.action}
-    numbers = {action.name: i for i, action in enumerate(network.spec.action)}
-    nodes, action, place = network.layout.nodes, [], []
-    for name, target in moves.names[: moves.count]:
-        action.append(numbers[name])
-        place.append({"node": 1 + target, "copy": 1 + nodes + target}.get(kinds[name], 0))
-    return MoveIndex(torch.tensor(action), torch.tensor(place))
-
-
-def shape_of(episodes: Episodes, *, truth: bool, width: int = 96, memory: str = "attention") -> Shape:
-    """The shape for episodes like these."""
-    inputs = inputs_of(episodes, truth=truth)
-    spec = episodes.world.network.spec
-    return Shape(
-        inputs.nodes.shape[-1], inputs.job.shape[-1], inputs.moves.shape[-1], len(spec.action), len(spec.mode),
-        episodes.world.network.layout.copies, inputs.truth.shape[-1], width, memory,
-    )  # fmt: skip
-
-
-def inputs_of(episodes: Episodes, *, truth: bool) -> Inputs:
-    """What the episodes show now; the truth only if a critic may see it."""
-    world, names, outlook, observed = episodes.world, episodes.names, episodes.outlook, episodes.settings.observe
-    node, job = episodes.window.node_rows[:, -1], episodes.window.job_rows[:, -1]
-    if observed == "belief":
-        node, job = node[:, :, names.told_node :], job[:, names.told_job :]
-    moves = np.zeros((episodes.batch, world.moves.count, 2), dtype=np.float32)
-    if episodes.believes:
-        node = np.concatenate([node, outlook.nodes], axis=2)
-        job = np.concatenate([job, outlook.variants, outlook.copies], axis=1)
-        moves[:, :, 0] = outlook.cures
-        moves[:, :, 1] = np.log(outlook.cures + _LEAST) / 4.0
-    hidden = _truth(episodes) if truth else np.zeros((episodes.batch, 0), dtype=np.float32)
-    return Inputs(
-        torch.from_numpy(np.ascontiguousarray(node)), torch.from_numpy(np.ascontiguousarray(job)),
-        torch.from_numpy(moves), torch.from_numpy(world.masks().astype(bool)), torch.from_numpy(hidden),
-    )  # fmt: skip
-
-
-def _truth(episodes: Episodes) -> np.ndarray:
-    """[B, X] the variant in the slot, the poisoned copies, the work at stake and the time left."""
-    world, books = episodes.world, episodes.world.books
-    variants = len(world.network.blocks)
-    found = np.zeros((episodes.batch, variants + 4), dtype=np.float32)
-    found[np.arange(episodes.batch), world.state.variant + 1] = 1.0
-    found[:, variants + 1] = world.state.poisoned / max(world.network.layout.copies, 1)
-    found[:, variants + 2] = (books.good - books.copy_good[:, 0]) / episodes.every
-    found[:, variants + 3] = (episodes.horizon - books.time) / episodes.horizon
-    return found

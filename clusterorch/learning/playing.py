@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from clusterorch.environment.episodes import Episodes
-from clusterorch.learning.network import Policy, inputs_of, move_index
+from clusterorch.learning.network import Policy
+from clusterorch.learning.seeing import inputs_of, move_index
 from clusterorch.policies.view import NO_MODE, NO_NODE, Choice, View
 
 
@@ -31,7 +32,7 @@ class Learned:
     @torch.no_grad()
     def decide(self, view: View) -> Choice:
         """The likeliest move, or one drawn, and the mode that the diagnosis head takes it to be."""
-        inputs = inputs_of(self.episodes, truth=False)
+        inputs = inputs_of(self.episodes, critic=False)
         width = self.policy.shape.truth_features
         inputs = inputs._replace(truth=torch.zeros(len(inputs.job), width))  # the critic is not asked
         nodes, row = self.policy.rows(inputs)

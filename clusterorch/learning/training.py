@@ -19,6 +19,7 @@ from clusterorch.errors import InvalidAgent
 from clusterorch.learning.agents import (
     CONFIG,
     VERSION,
+    WEIGHTS,
     load_into,
     newest,
     read_config,
@@ -27,13 +28,15 @@ from clusterorch.learning.agents import (
     save_agent,
 )
 from clusterorch.learning.freezing import arrays_of, put_back
-from clusterorch.learning.network import Policy, shape_of
+from clusterorch.learning.instances import Cluster
+from clusterorch.learning.network import Policy
 from clusterorch.learning.playing import Learned
 from clusterorch.learning.ppo import Group, Losses, Schedule, Segment, new_group, play, update
+from clusterorch.learning.seeing import shape_of
+from clusterorch.learning.team import Team
 from clusterorch.policies.running import run_policy
 
 TRAINING, VALIDATION = "training", "validation"  # domains of the noise
-_WEIGHTS, _REST = "model.safetensors", "rest.safetensors"
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,22 @@ class Run:
 
     observe: str = "belief"
     layouts: tuple[str, ...] = ("4x8",)
-    profile: str | None = None
+    profiles: tuple[str, ...] = ()  # site profiles, each on every layout; none: the model's own mix
     steps: int = 1_000_000  # decisions
     seed: int = 0
-    instances: int = 64  # on each layout
+    instances: int = 64  # at each site
     hours: float = 4.0
     memory: str = "attention"
     width: int = 96
     evaluate_every: int = 40  # updates
-    evaluated: int = 64  # episodes on each layout
+    save_every: int = 40  # updates
+    evaluated: int = 64  # episodes of each site
     schedule: Schedule = field(default_factory=Schedule)
+
+    @property
+    def sites(self) -> list[tuple[str, str | None]]:
+        """Every layout with every profile."""
+        return [(layout, profile) for layout in self.layouts for profile in (self.profiles or (None,))]
 
     @classmethod
     def parse(cls, told: dict[str, Any]) -> Run:
@@ -65,7 +74,8 @@ class Run:
         for kind, given in ((cls, told), (Schedule, schedule)):
             if unknown := sorted(set(given) - {f.name for f in fields(kind)}):
                 raise InvalidAgent(f"configuration of a run: unknown key {unknown[0]!r}")
-        told["layouts"] = tuple(told.get("layouts", cls.layouts))
+        for name in ("layouts", "profiles"):
+            told[name] = tuple(told.get(name, getattr(cls, name)))
         return cls(**told, schedule=Schedule(**schedule))
 
 
@@ -88,40 +98,48 @@ class Trainer:
     Args:
         run: what it depends on.
         folder: for checkpoints and the best agent.
+        team: processes that learn together, each with its share of the instances.
     """
 
-    def __init__(self, run: Run, folder: Path) -> None:
+    def __init__(self, run: Run, folder: Path, team: Team | None = None) -> None:
         self.run, self.folder, self.update, self.decisions, self.best = run, folder, 0, 0, -np.inf
+        self.team = team or Team()
+        share = self.team.share(run.instances)
         torch.manual_seed(run.seed)
         self._draws = torch.Generator().manual_seed(run.seed + 1)
         self._order = torch.Generator().manual_seed(run.seed + 2)
         made = [
             episodes_of(
-                run.instances, layout=layout, profile=run.profile, hours=run.hours, observe=run.observe, seed=run.seed,
-                domain=f"{TRAINING} {layout}",
+                share.stop - share.start, layout=layout, profile=profile, hours=run.hours, observe=run.observe,
+                seed=run.seed, domain=f"{TRAINING} {layout} {profile or ''}".rstrip(), first_instance=share.start,
             )
-            for layout in run.layouts
+            for layout, profile in run.sites
         ]  # fmt: skip
-        truth = run.schedule.critic_sees_truth
-        self.policy = Policy(shape_of(made[0], truth=truth, width=run.width, memory=run.memory))
+        critic = run.schedule.critic_sees_truth
+        self.policy = Policy(shape_of(made[0], critic=critic, width=run.width, memory=run.memory))
         self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=run.schedule.rate, eps=1e-5)
-        self.groups: list[Group] = [new_group(self.policy, episodes) for episodes in made]
-        self._references: dict[str, tuple[float, float]] = {}
+        self.clusters = [Cluster(episodes) for episodes in made]
+        self.groups: list[Group] = [new_group(self.policy, one, run.instances, share) for one in self.clusters]
+        self._references: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._stopped = False
 
     @property
     def updates(self) -> int:
         """How many updates the run has in all."""
-        held = len(self.groups) * self.run.instances * self.run.schedule.length
-        return max(1, -(-self.run.steps // held))
+        return max(1, -(-self.run.steps // self.held))
+
+    @property
+    def held(self) -> int:
+        """Decisions of an update, of all processes together."""
+        return len(self.groups) * self.run.instances * self.run.schedule.length
 
     def go(self, tell: Callable[[Told], None]) -> None:
         """Train to the end, or until a signal asks to stop; the last checkpoint then is of the last whole update."""
         before = signal.signal(signal.SIGTERM, self._stop)
         try:
-            while self.update < self.updates and not self._stopped:
+            while self.update < self.updates and not self.team.any(flag=self._stopped):
                 tell(self.step())
-                if self.update % self.run.evaluate_every == 0 or self.update == self.updates:
+                if self.update % self.run.save_every == 0 and self.update < self.updates:
                     self.save()
             self.save()
         finally:
@@ -132,17 +150,15 @@ class Trainer:
 
     def step(self) -> Told:
         """One update: play a segment of every group, then improve."""
-        begun, segments, held = time.perf_counter(), [], 0
-        for group in self.groups:
-            segment, count = play(self.policy, group, self.run.schedule, self._draws)
-            segments.append(_finite(segment))
-            held += count
+        begun, schedule = time.perf_counter(), self.run.schedule
+        segments = [_finite(play(self.policy, group, schedule, self._draws)) for group in self.groups]
+        done = self.update / self.updates
         losses = update(
-            self.policy, self.optimiser, segments, self.run.schedule, self.update / self.updates, self._order
-        )
+            self.policy, self.optimiser, segments, self.groups, schedule, done, self._order, self.team
+        )  # fmt: skip
         self.update += 1
-        self.decisions += held
-        told = Told(self.update, self.decisions, held / (time.perf_counter() - begun), losses, *self._ended())
+        self.decisions += self.held
+        told = Told(self.update, self.decisions, self.held / (time.perf_counter() - begun), losses, *self._ended())
         if self.update % self.run.evaluate_every == 0 or self.update == self.updates:
             told.shares = self.shares()
             if told.shares["argmax"] > self.best:
@@ -151,87 +167,103 @@ class Trainer:
         return told
 
     def _ended(self) -> tuple[float | None, float | None]:
+        """Mean return and length of the episodes that ended in the update, of all processes."""
         returns = [value for group in self.groups for value in group.returns]
         lengths = [length for group in self.groups for length in group.lengths]
         for group in self.groups:
             group.returns.clear()
             group.lengths.clear()
-        return (float(np.mean(returns)), float(np.mean(lengths))) if returns else (None, None)
+        sums = torch.tensor([float(len(returns)), sum(returns), float(sum(lengths))], dtype=torch.float64)
+        count, total, slices = self.team.sum(sums).tolist()
+        return (total / count, slices / count) if count else (None, None)
 
     def shares(self) -> dict[str, float]:
-        """Recovered share over the layouts on episodes of the validation domain, argmax and sampled."""
+        """Recovered share over the sites on episodes of the validation domain, argmax and sampled."""
         gained, room = {"argmax": 0.0, "sampled": 0.0}, 0.0
-        for layout in self.run.layouts:
-            wait, oracle = self._reference(layout)
+        for site in self.run.sites:
+            wait, oracle = self._reference(site)
             room += oracle - wait
             for how in gained:
-                gained[how] += self._kept(layout, "learned", sampled=how == "sampled") - wait
+                gained[how] += self._kept(site, "learned", sampled=how == "sampled") - wait
         self.policy.train()
         return {how: value / room if room > 0.0 else 0.0 for how, value in gained.items()}
 
-    def _reference(self, layout: str) -> tuple[float, float]:
-        if layout not in self._references:
-            self._references[layout] = self._kept(layout, "wait"), self._kept(layout, "oracle")
-        return self._references[layout]
+    def _reference(self, site: tuple[str, str | None]) -> tuple[float, float]:
+        if site not in self._references:
+            self._references[site] = self._kept(site, "wait"), self._kept(site, "oracle")
+        return self._references[site]
 
-    def _kept(self, layout: str, name: str, *, sampled: bool = False) -> float:
-        learned = name == "learned"
+    def _kept(self, site: tuple[str, str | None], name: str, *, sampled: bool = False) -> float:
+        """Mean work kept in the validation episodes of a site; every process plays its share of them."""
+        learned, mine = name == "learned", self.team.share(self.run.evaluated)
+        layout, profile = site
         found = run_policy(
-            name, range(self.run.evaluated), layout=layout, profile=self.run.profile, hours=self.run.hours,
+            name, range(mine.start, mine.stop), layout=layout, profile=profile, hours=self.run.hours,
             domain=VALIDATION, seed=self.run.seed,
             make=(lambda episodes: Learned(self.policy, episodes, sampled=sampled)) if learned else None,
             **({"observe": self.run.observe} if learned else {}),
         )  # fmt: skip
-        return float(np.mean([one["kept"] for one in found]))
+        kept = torch.tensor(sum(one["kept"] for one in found), dtype=torch.float64)
+        return float(self.team.sum(kept)) / self.run.evaluated
 
     def keep(self, name: str, shares: dict[str, float] | None) -> Path:
         """Write the agent as it is now."""
-        told = {"run": _plain(self.run), "update": self.update, "decisions": self.decisions, "shares": shares}
-        words = ", ".join(f"{how} {share:.3f}" for how, share in (shares or {}).items())
-        card = (
-            f"# Agent after {self.decisions:,} decisions\n\nObserves {self.run.observe}, trained on "
-            f"{', '.join(self.run.layouts)}, seed {self.run.seed}. Recovered share on {self.run.evaluated} validation "
-            f"episodes a layout: {words or 'not measured'}.\n"
-        )
-        return save_agent(self.folder / name, self.policy, told, card, force=True)
+        folder = self.folder / name
+        if self.team.leads:
+            told = {"run": _plain(self.run), "update": self.update, "decisions": self.decisions, "shares": shares}
+            save_agent(folder, self.policy, told, card_of(self.run, self.decisions, shares), force=True)
+        self.team.wait()
+        return folder
 
     def save(self) -> Path:
-        """Write all that it takes to go on."""
+        """Write all that it takes to go on: the weights, and of every process what its instances are at."""
+        with replacing(self.folder / "last", self.team) as fresh:
+            save_file({n: v.contiguous() for n, v in self._rest().items()}, fresh / _rest_of(self.team.rank))
+            if self.team.leads:
+                told = {
+                    "version": VERSION, "run": _plain(self.run), "update": self.update, "decisions": self.decisions,
+                    "best": None if self.best == -np.inf else self.best, "processes": self.team.size,
+                }  # fmt: skip
+                save_file({n: v.contiguous() for n, v in self.policy.state_dict().items()}, fresh / WEIGHTS)
+                (fresh / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
+        return self.folder / "last"
+
+    def _rest(self) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = {"draws": self._draws.get_state(), "order": self._order.get_state()}
         for name, kept in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{name}.{key}": value for key, value in kept.items()}
-        incidents = []
-        for g, group in enumerate(self.groups):
-            arrays = arrays_of(group.episodes) | {"begun": group.begun}
+        for g, (group, cluster) in enumerate(zip(self.groups, self.clusters, strict=True)):
+            arrays = arrays_of(cluster.episodes) | {"begun": group.begun}
             tensors |= {f"group.{g}.{name}": torch.from_numpy(array.copy()) for name, array in arrays.items()}
             tensors |= {f"group.{g}.memory.{i}": part.clone() for i, part in enumerate(group.state)}
-            incidents.append([group.episodes.totals.incidents, group.returns, group.lengths])
-        told = {
-            "version": VERSION, "run": _plain(self.run), "update": self.update, "decisions": self.decisions,
-            "best": None if self.best == -np.inf else self.best, "incidents": incidents,
-        }  # fmt: skip
-        with replacing(self.folder / "last") as fresh:
-            save_file({n: v.contiguous() for n, v in self.policy.state_dict().items()}, fresh / _WEIGHTS)
-            save_file({n: v.contiguous() for n, v in tensors.items()}, fresh / _REST)
-            (fresh / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
-        return self.folder / "last"
+            lists = [cluster.episodes.totals.incidents, group.returns, group.lengths]
+            told = np.frombuffer(json.dumps(lists).encode(), dtype=np.uint8)
+            tensors[f"group.{g}.lists"] = torch.from_numpy(told.copy())
+        return tensors
 
     @classmethod
-    def resume(cls, folder: Path) -> Trainer:
+    def resume(cls, folder: Path, team: Team | None = None) -> Trainer:
         """Go on where a run stopped.
 
         Raises:
-            InvalidAgent: there is no checkpoint, or it is broken or of another version.
+            InvalidAgent: there is no checkpoint, it is broken or of another version, or of another number of
+                processes.
         """
+        team = team or Team()
         last = newest(folder / "last")
         told = read_config(last)
-        trainer = cls(Run.parse(told["run"]), folder)
-        load_into(trainer.policy, last / _WEIGHTS)
-        rest = read_tensors(last / _REST)
+        if told["processes"] != team.size:
+            raise InvalidAgent(
+                f"{last}: written by {told['processes']} processes, and these are {team.size}; go on with as many"
+            )
+        trainer = cls(Run.parse(told["run"]), folder, team)
+        load_into(trainer.policy, last / WEIGHTS)
+        file = last / _rest_of(team.rank)
+        rest = read_tensors(file)
         try:
             trainer._put_back(told, rest)
         except (KeyError, ValueError, RuntimeError) as error:
-            raise InvalidAgent(f"{last / _REST}: {error}; it is of another model or version, begin anew") from None
+            raise InvalidAgent(f"{file}: {error}; it is of another model or version, begin anew") from None
         return trainer
 
     def _put_back(self, told: dict[str, Any], rest: dict[str, torch.Tensor]) -> None:
@@ -246,12 +278,29 @@ class Trainer:
                 _, number, key = name.split(".", 2)
                 kept.setdefault(int(number), {})[key] = value
         self.optimiser.load_state_dict(state | {"state": kept})
-        for g, (group, lists) in enumerate(zip(self.groups, told["incidents"], strict=True)):
+        for g, (group, cluster) in enumerate(zip(self.groups, self.clusters, strict=True)):
             mine = {n.removeprefix(f"group.{g}."): v.numpy() for n, v in rest.items() if n.startswith(f"group.{g}.")}
-            put_back(group.episodes, mine)
+            put_back(cluster.episodes, mine)
             group.begun[:] = mine["begun"]
             group.state = tuple(rest[f"group.{g}.memory.{i}"] for i in range(len(group.state)))
-            group.episodes.totals.incidents[:], group.returns[:], group.lengths[:] = lists
+            lists = json.loads(mine["lists"].tobytes().decode())
+            cluster.episodes.totals.incidents[:], group.returns[:], group.lengths[:] = lists
+            group.lesson = cluster.lesson()
+
+
+def _rest_of(rank: int) -> str:
+    """The file of what a process needs to go on."""
+    return f"rest-{rank}.safetensors"
+
+
+def card_of(run: Run, decisions: int, shares: dict[str, float] | None) -> str:
+    """What the README of an agent says of how it was trained."""
+    words = ", ".join(f"{how} {share:.3f}" for how, share in (shares or {}).items())
+    sites = ", ".join(f"{layout}{f' ({profile})' if profile else ''}" for layout, profile in run.sites)
+    return (
+        f"# Agent after {decisions:,} decisions\n\nObserves {run.observe}, trained on {sites}, seed {run.seed}. "
+        f"Recovered share on {run.evaluated} validation episodes a site: {words or 'not measured'}.\n"
+    )
 
 
 def use_threads(count: int) -> None:

@@ -8,7 +8,7 @@ from clusterorch.environment.believer import Believer
 from clusterorch.models import Model
 from clusterorch.models.ground import HEALTHY
 from clusterorch.policies.prospects import FAR, move_costs, prospects_of
-from clusterorch.policies.view import NO_NODE, Choice, View
+from clusterorch.policies.view import NO_NODE, Choice, View, copy_ages
 
 ENOUGH = 0.5  # probability of a failure from which one acts on it
 
@@ -70,7 +70,7 @@ class MostLikelyCause:
         site = start + int(at.sum(axis=(0, 1)).argmax())
         clears = np.where(table.discards[:-1] >= poisoned_copies(view, b), table.clears[:-1, site], 0.0)
         clears = np.where(view.masks[b] == 1, clears, 0.0)
-        costs = move_costs(self.model, view.moves, view.horizon - view.time[b], _copy_ages(view, b), 1)
+        costs = move_costs(self.model, view.moves, view.horizon - view.time[b], copy_ages(view)[b], 1)
         best = clears.max()
         if best < ENOUGH / 2:
             return 0
@@ -114,7 +114,7 @@ class QMDP:
             if at_stake < 1.0:
                 continue
             left = float(view.horizon - view.time[b])
-            scale, work = min(left, FAR) / FAR, _copy_ages(view, b)
+            scale, work = min(left, FAR) / FAR, copy_ages(view)[b]
             lost_anyway = down[b]
             costs = move_costs(self.model, view.moves, left, work - (work[0] if lost_anyway else 0.0), 1)
             gains = view.outlook.gains[b] * scale
@@ -131,12 +131,3 @@ class QMDP:
     def _knowing(self, p: np.ndarray, worth: np.ndarray, costs: np.ndarray) -> float:
         """Expected value of the best move if the truth is known."""
         return float((p * np.maximum(worth[:, None] * self._able - costs[None, :], 0.0).max(axis=1)).sum())
-
-
-def _copy_ages(view: View, b: int) -> np.ndarray:
-    """[C] slices of work since each copy, newest first."""
-    copies = view.network.layout.copies
-    first = view.job_names.index("copy_0.age")
-    every = 4.0 * view.network.spec.job.save_every_seconds / view.network.spec.model.slice_seconds
-    ages = view.job[b, first : first + copies].astype(np.float64) * every
-    return np.maximum.accumulate(ages)

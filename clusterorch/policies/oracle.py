@@ -5,6 +5,8 @@ It is an upper reference and not the optimum: it looks at one move and at waitin
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from clusterorch.causal.slices import DOWN, HALTED
@@ -16,6 +18,14 @@ from clusterorch.policies.view import NO_NODE, Choice, View, nothing_stated
 
 _STEP = PHASES.index("step")
 _MARGIN = 3.0  # slices by which a move must be better: the means it rests on are no surer
+
+
+class Plan(NamedTuple):
+    """What the oracle makes of B instances."""
+
+    choice: Choice
+    worth: np.ndarray  # [B, M] value of each legal move, at most 0: healthy training is 0; of an illegal one -inf
+    value: np.ndarray  # [B] value of the true state under its own moves
 
 
 class Oracle:
@@ -35,51 +45,62 @@ class Oracle:
 
     def decide(self, view: View) -> Choice:
         """The best move for the true state."""
-        world = view.world
-        assert world is not None
-        batch = len(view.time)
-        moves = np.zeros(batch, dtype=np.int64)
-        modes, nodes = nothing_stated(batch)
-        for b in range(batch):
-            v = int(world.state.variant[b])
-            if v < 0 or view.network.blocks[v].variant.benign or world.books.lost[b]:
-                continue
-            spec = view.network.blocks[v].variant.spec
-            modes[b] = view.network.blocks[v].variant.mode
-            node = int(view.network.layout.node_of(spec.site)[world.state.site[b]])
-            nodes[b] = node if node >= 0 else NO_NODE
-            moves[b] = self._best(view, b, v)
-        return Choice(moves, modes, nodes)
+        return self.plan(view).choice
 
-    def _best(self, view: View, b: int, v: int) -> int:
+    def plan(self, view: View) -> Plan:
+        """The best moves, and what every move is worth in the true state."""
         world = view.world
         assert world is not None
-        state, books, table = world.state, world.books, view.moves.table
-        left = float(view.horizon - view.time[b])
-        kind, poisoned = int(state.job_class[b]), int(state.poisoned[b])
-        lost_anyway = kind == DOWN
-        work = np.maximum(books.good[b] - books.copy_good[b], 0.0)
-        spares = int(books.spares[b] + books.frail_spares[b])
-        costs = move_costs(self.model, view.moves, left, work, spares)
+        batch, books, false = len(view.time), world.books, world.rules.false_intervention
+        modes, nodes = nothing_stated(batch)
+        left = (view.horizon - view.time).astype(np.float64)
+        work = np.maximum(books.good[:, None] - books.copy_good, 0.0)
+        costs = move_costs(self.model, view.moves, left, work, books.spares + books.frail_spares)
+        down = world.state.job_class == DOWN
+        worth = -costs - np.where(down, 0.0, false)[:, None]
+        until = np.maximum(books.requeue_at - view.time, 0.0) + self.prospects.start
+        worth[:, 0] = np.where(down, -until, 0.0)
+        worth[books.lost == 1] = -left[books.lost == 1, None]
+        moves, value = np.zeros(batch, dtype=np.int64), worth[:, 0].copy()
+        for b in np.flatnonzero((world.state.variant >= 0) & (books.lost == 0)):
+            block = view.network.blocks[world.state.variant[b]]
+            if not block.variant.benign:
+                node = int(view.network.layout.node_of(block.variant.spec.site)[world.state.site[b]])
+                modes[b], nodes[b] = block.variant.mode, node if node >= 0 else NO_NODE
+                worth[b], moves[b], value[b] = self._weigh(view, int(b), costs[b], work[b], left[b])
+        return Plan(Choice(moves, modes, nodes), np.where(view.masks == 1, worth, -np.inf), value)
+
+    def _weigh(
+        self, view: View, b: int, costs: np.ndarray, work: np.ndarray, left: float
+    ) -> tuple[np.ndarray, int, float]:
+        """[M] what each move is worth against a failure, the best one, and the value of the state."""
+        world = view.world
+        assert world is not None
+        state, table = world.state, view.moves.table
+        v, kind, poisoned = int(state.variant[b]), int(state.job_class[b]), int(state.poisoned[b])
         ahead = float(self.prospects.ahead(np.array(left))[v])
         site = int(world.site_start[v] + state.site[b])
         clears = np.where(table.discards[:-1] >= poisoned, table.clears[:-1, site], 0.0)
         # What is not ended goes on: a restart that does not help costs its time and loses nothing more.
-        value = np.where(view.masks[b] == 1, clears * ahead - costs, -np.inf)
+        value = clears * ahead - costs
         wait = 0.0
-        if lost_anyway:
+        if kind == DOWN:
             wait = -(self.prospects.start + world.rules.requeue - self._cleared_by_start(view, v, site) * ahead)
         elif kind == HALTED:
             goes_on = max(self._limit - float(state.age[b]), 0.0)
             timed_out = goes_on + work[0] + self.prospects.start - self._cleared_by_start(view, v, site) * ahead
             wait = -min(timed_out, ahead)  # many halts end before a limit is reached
-        value[table.does[:-1] == NOTHING] = min(wait, 0.0) if (lost_anyway or kind == HALTED) else 0.0
-        best = int(value.argmax())
-        if best == 0 or value[best] < value[0] + _MARGIN:
-            return 0
-        if kind in (DOWN, HALTED):
-            return best
-        return best if value[best] > self._later(view, b, v, float(value[best]), work) else 0
+        value[table.does[:-1] == NOTHING] = min(wait, 0.0)
+        legal = np.where(view.masks[b] == 1, value, -np.inf)
+        best, stays = int(legal.argmax()), float(value[0])
+        later = stays if kind in (DOWN, HALTED) else self._later(view, b, v, float(legal[best]), work)
+        acts = best != 0 and legal[best] >= stays + _MARGIN and (kind in (DOWN, HALTED) or legal[best] > later)
+        # One that waits may act at the next decision, and pays for the delay.
+        slow = 1.0 if kind in (DOWN, HALTED) else float(self.prospects.rate[v])
+        risk = 0.0 if kind in (DOWN, HALTED) else float(self.prospects.breaks[v]) * (work[0] + self.prospects.start)
+        value[0] = max(stays, later, float(legal[best]) - self.decision * (slow + risk))
+        reached = float(legal[best]) if acts else max(stays, later)
+        return value - ahead, best if acts else 0, reached - ahead
 
     def _cleared_by_start(self, view: View, v: int, site: int) -> float:
         """Chance that the scheduler's own start ends the failure."""

@@ -91,34 +91,34 @@ def _beginning(phases: list[str] | None) -> str:
     return "step" if phases is None or "step" in phases else next((p for p in _STARTS if p in phases), "step")
 
 
-def move_costs(model: Model, moves: Moves, left: float, work: np.ndarray, spares: int) -> np.ndarray:
-    """[M] what each move costs in itself, in slices of healthy training, if nothing is wrong.
+def move_costs(model: Model, moves: Moves, left: np.ndarray, work: np.ndarray, spares: np.ndarray) -> np.ndarray:
+    """[..., M] what each move costs in itself, in slices of healthy training, if nothing is wrong.
 
     Args:
         model: with its rules.
         moves: of the model.
-        left: slices until the end.
-        work: [C + 1] what is lost by loading the k-th newest copy.
-        spares: ready.
+        left: [...] slices until the end.
+        work: [..., C] what is lost by loading the k-th newest copy.
+        spares: [...] ready.
     """
     rules, table, nodes = rules_of(model), moves.table, model.layout.nodes
-    start = start_slices(model)
-    repair = rules.repair_stages / rules.repair
-    costs = np.zeros(moves.count)
+    left, spares = np.asarray(left, dtype=np.float64), np.asarray(spares)
+    away = np.minimum(left, rules.repair_stages / rules.repair)
+    costs = np.zeros((*left.shape, moves.count))
     for m in range(moves.count):
         does = table.does[m]
         if table.restarts[m]:
-            costs[m] = start + work[min(int(table.discards[m]), len(work) - 1)]
+            costs[..., m] = start_slices(model) + work[..., min(int(table.discards[m]), work.shape[-1] - 1)]
         elif table.action[m] >= 0:
-            costs[m] = init_slices(model)
+            costs[..., m] = init_slices(model)
         if does == ISOLATE:
-            costs[m] += min(left, repair) / nodes
+            costs[..., m] += away / nodes
         elif does == SWAP:
-            costs[m] += _SPARE if spares <= 1 else 0.5 * _SPARE
+            costs[..., m] += np.where(spares <= 1, _SPARE, 0.5 * _SPARE)
         elif does == AROUND:
-            costs[m] += min(left, repair) * (1.0 - 1.0 / rules.around)
+            costs[..., m] += away * (1.0 - 1.0 / rules.around)
         elif does == USE_TREE:
-            costs[m] += left * (1.0 - 1.0 / rules.tree)
+            costs[..., m] += left * (1.0 - 1.0 / rules.tree)
     return costs
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from clusterorch.environment.episodes import Episodes
 from clusterorch.environment.moves import Moves
 from clusterorch.environment.outlook import Outlook
+from clusterorch.environment.published import COPY_AGE
 from clusterorch.environment.world import World
 from clusterorch.models.compile import Network
 
@@ -63,6 +64,14 @@ def view_of(episodes: Episodes, *, truth: bool = False) -> View:
         world.books.time.copy(), world.books.time == 0, episodes.horizon, world.moves, world.network,
         episodes.outlook if episodes.believes else None, world if truth else None,
     )  # fmt: skip
+
+
+def copy_ages(view: View) -> np.ndarray:
+    """[B, C] slices since each copy was made, newest first; of one that is not held as many as of the one before."""
+    copies, job = view.network.layout.copies, view.network.spec.job
+    first = view.job_names.index("copy_0.age")
+    every = COPY_AGE * job.save_every_seconds / view.network.spec.model.slice_seconds
+    return np.maximum.accumulate(view.job[:, first : first + copies].astype(np.float64) * every, axis=1)
 
 
 def nothing_stated(batch: int) -> tuple[list[str], np.ndarray]:

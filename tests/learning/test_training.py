@@ -13,9 +13,12 @@ import torch
 from clusterorch.environment.making import episodes_of
 from clusterorch.errors import InvalidAgent, OutputExists
 from clusterorch.learning.agents import CONFIG, WEIGHTS, load_agent, save_agent
-from clusterorch.learning.network import Policy, inputs_of, move_index, shape_of
+from clusterorch.learning.instances import Cluster
+from clusterorch.learning.network import Policy
 from clusterorch.learning.playing import Learned
 from clusterorch.learning.ppo import Schedule, loss_of, new_group, play, take, update
+from clusterorch.learning.seeing import inputs_of, move_index, shape_of
+from clusterorch.learning.team import Team
 from clusterorch.learning.training import Run, Trainer
 from clusterorch.policies.view import view_of
 
@@ -38,18 +41,18 @@ def weights(trainer):
 def made(observe="belief", memory="attention", layout="1x2"):
     torch.manual_seed(0)
     episodes = episodes_of(4, layout=layout, hours=0.2, observe=observe, seed=2)
-    policy = Policy(shape_of(episodes, truth=True, width=32, memory=memory))
-    return policy, new_group(policy, episodes)
+    policy = Policy(shape_of(episodes, critic=True, width=32, memory=memory))
+    return policy, new_group(policy, Cluster(episodes))
 
 
-@pytest.mark.parametrize("observe", ["raw", "belief", "both"])
+@pytest.mark.parametrize("observe", ["raw", "belief", "both", "truth"])
 @pytest.mark.parametrize("memory", ["attention", "recurrent", "recent"])
 def test_ratios_of_the_first_epoch_are_one(observe, memory):
     policy, group = made(observe, memory)
     schedule, draws = Schedule(length=16), torch.Generator().manual_seed(1)
     for _ in range(3):  # later segments begin in the middle of episodes
-        segment, count = play(policy, group, schedule, draws)
-        assert count == 64
+        segment = play(policy, group, schedule, draws)
+        assert segment.moves.shape == (4, 16)
         with torch.no_grad():
             nodes, rows = policy.rows(segment.inputs)
             hidden, _ = policy.memory.segment(rows, segment.begun, segment.state)
@@ -61,8 +64,8 @@ def test_ratios_of_the_first_epoch_are_one(observe, memory):
 
 def test_an_update_moves_towards_what_was_better():
     policy, group = made()
-    schedule = Schedule(length=16, imitation=0.0, entropy=0.0, entropy_at_last=0.0, rate=1e-3)
-    segment, _ = play(policy, group, schedule, torch.Generator().manual_seed(1))
+    schedule = Schedule(length=16, imitation=0.0, regret=0.0, entropy=0.0, entropy_at_last=0.0, rate=1e-3)
+    segment = play(policy, group, schedule, torch.Generator().manual_seed(1))
     better = torch.zeros_like(segment.advantages)
     better[segment.moves != 0] = 1.0
     if not (segment.moves != 0).any():
@@ -79,13 +82,13 @@ def test_an_update_moves_towards_what_was_better():
             return float(logs.gather(-1, segment.moves[..., None])[..., 0][chosen].mean())
 
     before = mean_log_p()
-    update(policy, optimiser, [segment], schedule, 0.0, torch.Generator().manual_seed(2))
+    update(policy, optimiser, [segment], [group], schedule, 0.0, torch.Generator().manual_seed(2), Team())
     assert mean_log_p() > before
 
 
 def test_the_diagnosis_head_teaches_the_rest_nothing():
     policy, group = made()
-    segment, _ = play(policy, group, Schedule(length=8), torch.Generator().manual_seed(1))
+    segment = play(policy, group, Schedule(length=8), torch.Generator().manual_seed(1))
     nodes, rows = policy.rows(segment.inputs)
     hidden, _ = policy.memory.segment(rows, segment.begun, segment.state)
     policy.read(segment.inputs, nodes, hidden, segment.index).modes.sum().backward()
@@ -101,7 +104,7 @@ def test_one_set_of_weights_runs_on_every_layout_and_nodes_are_alike():
         learned = Learned(policy, episodes)
         choice = learned.decide(view_of(episodes))
         assert (view_of(episodes).masks[np.arange(2), choice.moves] == 1).all()
-    inputs, index = inputs_of(episodes, truth=True), move_index(episodes)
+    inputs, index = inputs_of(episodes, critic=True), move_index(episodes)
     order = torch.tensor([2, 0, 3, 1])
     turned = inputs._replace(nodes=inputs.nodes[:, order])
     with torch.no_grad():
@@ -208,7 +211,7 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused(tmp_path):
     with pytest.raises(InvalidAgent, match="No such file"):
         Trainer.resume(tmp_path / "nothing")
     trainer = Trainer(SMALL, tmp_path / "run")
-    trainer.groups[0].episodes.window.job_rows[:] = np.nan
+    trainer.clusters[0].episodes.window.job_rows[:] = np.nan
     with pytest.raises(InvalidAgent, match="no finite number"):
         trainer.step()
 
@@ -216,13 +219,13 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused(tmp_path):
 def test_a_segment_can_be_taken_apart():
     policy, group = made()
     schedule = Schedule(length=8)
-    segment, _ = play(policy, group, schedule, torch.Generator().manual_seed(1))
+    segment = play(policy, group, schedule, torch.Generator().manual_seed(1))
     rows = torch.tensor([3, 1])
     part = take(segment, rows)
     assert torch.equal(part.moves, segment.moves[rows])
-    whole, _ = loss_of(policy, segment, segment.advantages, schedule, 0.0)
+    whole, _ = loss_of(policy, segment, segment.advantages, schedule, done=0.0, count=32)
     halves = [
-        loss_of(policy, one, one.advantages, schedule, 0.0)[0]
+        loss_of(policy, one, one.advantages, schedule, done=0.0, count=32)[0]
         for one in (take(segment, torch.tensor([0, 1])), take(segment, torch.tensor([2, 3])))
     ]
-    assert float(whole.detach()) == pytest.approx(float(sum(halves).detach()) / 2.0, rel=1e-4)
+    assert float(whole.detach()) == pytest.approx(float(sum(halves).detach()), rel=1e-4)
