@@ -17,14 +17,17 @@ class Learned:
     Args:
         policy: the network.
         episodes: that it plays.
+        observe: what of them the agent sees; all that is shown if not given.
         sampled: draw moves from the policy; else take the likeliest.
         seed: of the draws.
     """
 
     name, needs = "learned", "belief"
 
-    def __init__(self, policy: Policy, episodes: Episodes, *, sampled: bool = False, seed: int = 0) -> None:
-        self.policy, self.episodes, self.sampled = policy.eval(), episodes, sampled
+    def __init__(
+        self, policy: Policy, episodes: Episodes, *, observe: str | None = None, sampled: bool = False, seed: int = 0
+    ) -> None:
+        self.policy, self.episodes, self.observe, self.sampled = policy.eval(), episodes, observe, sampled
         self._index, self._state = move_index(episodes), policy.memory.fresh(episodes.batch)
         self._draws = torch.Generator().manual_seed(seed)
         self._modes = [*(mode.name for mode in episodes.world.network.spec.mode), NO_MODE]
@@ -32,7 +35,7 @@ class Learned:
     @torch.no_grad()
     def decide(self, view: View) -> Choice:
         """The likeliest move, or one drawn, and the mode that the diagnosis head takes it to be."""
-        inputs = inputs_of(self.episodes, critic=False)
+        inputs = inputs_of(self.episodes, observe=self.observe)
         width = self.policy.shape.truth_features
         inputs = inputs._replace(truth=torch.zeros(len(inputs.job), width))  # the critic is not asked
         nodes, row = self.policy.rows(inputs)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from clusterorch.environment.episodes import Episodes
+from clusterorch.errors import InvalidAgent
 from clusterorch.learning.network import Inputs, MoveIndex, Shape
 from clusterorch.policies.prospects import move_costs
 from clusterorch.policies.view import copy_ages, view_of
@@ -15,15 +16,28 @@ _COST_UNIT = 50.0  # slices
 MOVE_FEATURES = 3
 
 
-def inputs_of(episodes: Episodes, *, critic: bool) -> Inputs:
-    """What the episodes show now; the truth only if there is a critic that may see it."""
+def inputs_of(episodes: Episodes, *, observe: str | None = None, critic: bool = False) -> Inputs:
+    """What the episodes show now.
+
+    Args:
+        episodes: the batch.
+        observe: what of it an agent sees, if not all that is shown: telemetry ("raw"), a belief, or "both".
+        critic: whether there is a critic that sees the truth, in training.
+
+    Raises:
+        InvalidAgent: the episodes do not show it.
+    """
     names, outlook = episodes.names, episodes.outlook
+    shown = episodes.settings.observe
+    observe = observe or shown
+    if observe not in {shown} | ({"raw", "belief"} if shown == "both" else set()):
+        raise InvalidAgent(f"the agent observes {observe}, and the episodes show {shown}: make them show that")
     node, job = episodes.window.node_rows[:, -1], episodes.window.job_rows[:, -1]
-    if not episodes.shows_telemetry:
+    if observe not in ("raw", "both"):
         node, job = node[:, :, names.told_node :], job[:, names.told_job :]
     moves = np.zeros((episodes.batch, episodes.world.moves.count, MOVE_FEATURES), dtype=np.float32)
     moves[:, :, 0] = published_costs(episodes) / _COST_UNIT
-    if episodes.believes:
+    if observe != "raw":
         node = np.concatenate([node, outlook.nodes], axis=2)
         job = np.concatenate([job, outlook.variants, outlook.copies], axis=1)
         moves[:, :, 1] = outlook.cures
