@@ -26,6 +26,7 @@ from clusterorch import models
 from clusterorch.errors import OutputExists
 from clusterorch.evaluation.environment_costs import environment_costs
 from clusterorch.evaluation.journal import provenance
+from clusterorch.evaluation.learning_costs import all_costs, others, two_processes
 from clusterorch.evaluation.log_costs import measure
 from clusterorch.inference.backward import log_likelihoods
 from clusterorch.inference.filtering import NO_SOFT, Filter, SliceEvidence, likelihood_ratios
@@ -42,6 +43,8 @@ AIMS = {
     "env_belief_8x8_steps_per_s": 40_000, "env_raw_8x8_steps_per_s": 100_000,
     "filter_8x8_slices_per_s": 50_000, "filter_2048x8_ms_per_slice": 50, "filter_over_hmmlearn": 5,
     "filter_over_pgmpy": 1_000, "logs_mb_per_s": 20, "sampler_8x8_slices_per_s": 150_000, "sampler_over_noise": 2.5,
+    "train_over_sb3_recurrent": 5, "train_transformer_belief_steps_per_s": 5_000,
+    "train_transformer_raw_steps_per_s": 5_000,
 }  # fmt: skip
 SEEDS = {"telemetry": 7, "sampler": 1}
 LAYOUTS = ("1x8", "8x8", "64x8", "512x8", "2048x8")
@@ -295,6 +298,26 @@ def bench_environment(figures: Figures, *, quick: bool) -> None:
     figures.add("cartpole_vector_steps_per_s", costs.cartpole_vector, "the same as its own vector")
 
 
+def bench_learning(figures: Figures, *, quick: bool) -> None:
+    """Training on 4x8, decisions a second: where the time goes, and other learners on the same environment."""
+    layout, instances, updates = ("1x2", 4, 2) if quick else ("4x8", 64, 5)
+    costs = all_costs(layout, instances=instances, updates=updates)
+    for (observe, memory), cost in costs.items():
+        told = ", ".join(f"{name} {100.0 * share:.0f} %" for name, share in cost.shares.items())
+        figures.add(f"train_{observe}_{memory}_steps_per_s", cost.decisions, f"one core: {told}")
+    for observe in ("raw", "belief"):
+        together = two_processes(observe, layout, instances=instances, updates=updates + 1)
+        told = f"two processes; one alone {costs[observe, 'attention'].decisions:,.0f}"
+        figures.add(f"train_transformer_{observe}_steps_per_s", together, told)
+    other = others("belief", layout, instances=8, length=8 if quick else 64, segments=2)
+    if other.recurrent is not None and other.ppo is not None:
+        mine = costs["belief", "attention"].decisions
+        figures.add(
+            "train_over_sb3_recurrent", mine / other.recurrent, f"RecurrentPPO: {other.recurrent:,.0f} a second"
+        )
+        figures.add("train_over_sb3_ppo", mine / other.ppo, f"PPO without memory: {other.ppo:,.0f} a second")
+
+
 def main(argv: list[str] | None = None) -> int:
     """`python -m clusterorch.bench --out bench.json`: measure, print a table, write the figures."""
     parser = argparse.ArgumentParser(prog="clusterorch.bench", description=main.__doc__)
@@ -312,6 +335,7 @@ def main(argv: list[str] | None = None) -> int:
     bench_sampler(figures, quick=options.quick)
     bench_logs(figures, quick=options.quick)
     bench_environment(figures, quick=options.quick)
+    bench_learning(figures, quick=options.quick)
     table = Table(title="clusterorch bench: medians of CPU time on one core")
     for column in ("figure", "measured", "beside it"):
         table.add_column(column, justify="right" if column == "measured" else "left", overflow="fold")

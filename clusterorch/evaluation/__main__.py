@@ -6,11 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
+from clusterorch.environment.episodes import OBSERVE
 from clusterorch.errors import ClusterorchError
 from clusterorch.evaluation import (
     case_report,
@@ -94,6 +96,30 @@ def run_policies(options: argparse.Namespace, console: Console) -> None:
     console.print(f"written to {options.out}")
 
 
+def run_learning(options: argparse.Namespace, console: Console) -> None:
+    """Train every arm with every seed and play its agents; write `runs.jsonl`, `learning.json` and `learning.md`."""
+    from clusterorch.evaluation import learning_report, learning_study
+    from clusterorch.learning.training import Run
+
+    told = json.loads(options.run_file.read_text(encoding="utf-8")) if options.run_file else {}
+    given = {name: getattr(options, name) for name in ("steps", "instances", "layouts") if getattr(options, name)}
+    run = Run.parse(told.get("run", told) | given)
+    model = load("reference", overlays=["episode"])
+    kept = {key: value for key, value in asdict(run).items() if key not in ("observe", "seed")}
+    made = made_with(model, hours=run.hours, episodes=options.episodes, run=kept)
+    journal = Journal(options.out / "runs.jsonl", made, restart=options.restart)
+    study = learning_study.Study(run, options.episodes, options.work)
+    study.prepare()
+    wanted = learning_study.keys(options.arms, options.seeds, POLICIES, run.layouts)
+    _fill(journal, wanted, study.do, options.workers, console)
+    result = learning_study.summary(journal.records, run, options.arms, options.seeds, POLICIES)
+    result["made"], result["dt"] = made | provenance(options.command_line), model.spec.model.slice_seconds
+    _keep(options.out / "learning", result, learning_report.markdown(result))
+    for table in learning_report.terminal_tables(result):
+        console.print(table)
+    console.print(f"written to {options.out}")
+
+
 def _fill(
     journal: Journal, wanted: Sequence[str], work: Callable[[str], Record], workers: int, console: Console
 ) -> None:
@@ -134,7 +160,19 @@ def parser() -> argparse.ArgumentParser:
     played.add_argument("--profile", help="site profile")
     played.add_argument("--seed", type=int, default=0)
     played.set_defaults(run=run_policies, out=RESULTS / "policies")
-    for command in (cases, trips, pasted, played):
+    learnt = commands.add_parser("learning", help="train with every kind of observation, and compare")
+    learnt.add_argument("--arms", nargs="+", default=["raw", "belief", "both"], choices=OBSERVE)
+    learnt.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    learnt.add_argument(
+        "--run-file", type=Path, help="a run, or config.json of an agent; --steps and others count more"
+    )
+    learnt.add_argument("--steps", type=int, help="decisions of a run")
+    learnt.add_argument("--instances", type=int, help="played at once, on each layout")
+    learnt.add_argument("--layouts", nargs="+", help="clusters, NODESxGPUS")
+    learnt.add_argument("--episodes", type=int, default=256, help="paired episodes at the end, on each layout")
+    learnt.add_argument("--work", type=Path, default=Path("build/learning"), help="folder for the runs")
+    learnt.set_defaults(run=run_learning, out=RESULTS / "learning")
+    for command in (cases, trips, pasted, played, learnt):
         command.add_argument("--out", type=Path, help="folder for the results")
         command.add_argument("--workers", type=int, default=1, choices=range(1, MOST_WORKERS + 1))
         command.add_argument("--restart", action="store_true", help="forget what an earlier run has found")

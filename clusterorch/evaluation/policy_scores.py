@@ -18,7 +18,7 @@ from clusterorch.policies.running import run_policy
 
 CHUNK, RESAMPLED = 64, 2000
 _Z = 1.959964 + 0.841621  # two-sided 5 %, power 0.8
-_KEPT = (
+KEPT = (
     "kept",
     "rolled_back",
     "false_moves",
@@ -51,14 +51,17 @@ def play(key: str, hours: float, profile: str | None, seed: int) -> Record:
     layout, chunk, policy = key.split("/", 2)
     numbers = range(*map(int, chunk.split("-")))
     found = run_policy(policy, numbers, layout=layout, hours=hours, profile=profile, seed=seed, domain="policies")
-    return {"key": key, "episodes": [_short(one) for one in found]}
+    return {"key": key, "episodes": [short(one) for one in found]}
 
 
-def _short(told: dict[str, Any]) -> Record:
-    kept = {name: round(float(told[name]), 6) for name in _KEPT}
+def short(told: dict[str, Any]) -> Record:
+    """What is kept of an episode that was played."""
+    kept = {name: round(float(told[name]), 6) for name in KEPT}
     first = told["incidents"][0]["variant"] if told["incidents"] else None
     return kept | {
         "number": told["number"], "first": first, "incidents": len(told["incidents"]), "understood": told["understood"],
+        **{name: told[name] for name in ("stated", "truth", "acted")},
+        "began": told["incidents"][0]["slice"] if told["incidents"] else None,
         "latency": None if told["recovery_latency"] != told["recovery_latency"] else told["recovery_latency"],
     }  # fmt: skip
 
@@ -71,11 +74,12 @@ def summary(records: Sequence[Record], layouts: Sequence[str], policies: Sequenc
         for record in records:
             if record["key"].split("/")[0] == layout:
                 runs[record["key"].split("/", 2)[2]] += record["episodes"]
-        result["layouts"][layout] = _scores({p: sorted(r, key=lambda one: one["number"]) for p, r in runs.items()})
+        result["layouts"][layout] = scores({p: sorted(r, key=lambda one: one["number"]) for p, r in runs.items()})
     return result
 
 
-def _scores(runs: dict[str, list[Record]]) -> Record:
+def scores(runs: dict[str, list[Record]]) -> Record:
+    """Scores of paired episodes by policy; `wait` and `oracle` are among them."""
     kept = {policy: np.array([one["kept"] for one in found]) for policy, found in runs.items()}
     wait, oracle = kept["wait"], kept["oracle"]
     rng = np.random.default_rng(0)
@@ -86,8 +90,8 @@ def _scores(runs: dict[str, list[Record]]) -> Record:
         stated = [one["understood"] for one in found if one["understood"] is not None]
         latencies = [one["latency"] for one in found if one["latency"] is not None]
         rows[policy] = {
-            "kept": float(kept[policy].mean()), "share": _share(kept[policy], wait, oracle), "low": low, "high": high,
-            **{name: float(np.mean([one[name] for one in found])) for name in _KEPT if name != "kept"},
+            "kept": float(kept[policy].mean()), "share": share_of(kept[policy], wait, oracle), "low": low, "high": high,
+            **{name: float(np.mean([one[name] for one in found])) for name in KEPT if name != "kept"},
             "understood": float(np.mean(stated)) if stated else None,
             "latency": float(np.mean(latencies)) if latencies else None,
         }  # fmt: skip
@@ -101,7 +105,8 @@ def _scores(runs: dict[str, list[Record]]) -> Record:
     }  # fmt: skip
 
 
-def _share(kept: np.ndarray, wait: np.ndarray, oracle: np.ndarray) -> float:
+def share_of(kept: np.ndarray, wait: np.ndarray, oracle: np.ndarray) -> float:
+    """Recovered share of paired episodes."""
     head_room = float((oracle - wait).sum())
     return float((kept - wait).sum()) / head_room if head_room else 0.0
 
@@ -124,7 +129,7 @@ def _by(firsts: list[str | None], kept: dict[str, np.ndarray], group: Any) -> Re
         part = {policy: values[rows] for policy, values in kept.items()}
         result[name] = {
             "episodes": len(rows), "head_room": float((part["oracle"] - part["wait"]).mean()),
-            "share": {policy: _share(values, part["wait"], part["oracle"]) for policy, values in part.items()},
+            "share": {policy: share_of(values, part["wait"], part["oracle"]) for policy, values in part.items()},
             "gap": {policy: float((part["oracle"] - values).mean()) for policy, values in part.items()},
         }  # fmt: skip
     return result

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from clusterorch.errors import InvalidAgent, OutputExists
+from clusterorch.errors import ClusterorchError, InvalidAgent, OutputExists
 from clusterorch.learning.network import Policy, Shape
 from clusterorch.learning.team import Team
 
@@ -60,7 +60,11 @@ def load_agent(folder: Path) -> tuple[Policy, dict[str, Any]]:
         raise InvalidAgent(
             f"{folder / CONFIG}: shape has other keys than this version: {', '.join(odd)}; train it anew"
         )
-    policy = Policy(Shape(**shape))
+    try:
+        policy = Policy(Shape(**shape))
+    except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+        said = " ".join(str(error).split())
+        raise InvalidAgent(f"{folder / CONFIG}: shape makes no network ({said}); train it anew") from None
     load_into(policy, folder / WEIGHTS)
     return policy, config
 
@@ -134,18 +138,28 @@ class replacing:  # noqa: N801, a context manager used as a word
     def __enter__(self) -> Path:
         """An empty folder to write to."""
         if self._team.leads:
+            if self._before.exists() and not self.folder.exists():
+                self._before.rename(self.folder)  # a program ended between the two renames below
             shutil.rmtree(self._fresh, ignore_errors=True)
             self._fresh.mkdir(parents=True)
         self._team.wait()
         return self._fresh
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Put it in its place, or leave nothing of it."""
+        """Put it in its place, or leave nothing of it.
+
+        Raises:
+            ClusterorchError: it could not be written, for want of room for example.
+        """
         failed = self._team.any(flag=kind is not None)
         if failed or not self._team.leads:
             if failed and self._team.leads:
                 shutil.rmtree(self._fresh, ignore_errors=True)
             self._team.wait()
+            if isinstance(error, OSError | SafetensorError):
+                raise ClusterorchError(
+                    f"{self.folder} cannot be written: {error}; what was there before is whole, make room and go on"
+                ) from None
             return
         shutil.rmtree(self._before, ignore_errors=True)
         if self.folder.exists():

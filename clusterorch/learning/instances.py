@@ -25,6 +25,7 @@ class Played(NamedTuple):
     slices: np.ndarray
     ended: np.ndarray  # cut off by the limit of time
     over: np.ndarray  # ended for good: nothing follows that could be worth anything
+    struck: np.ndarray  # a failure began, which no move brought about
 
 
 class Lesson(NamedTuple):
@@ -60,6 +61,7 @@ class Cluster:
 
     def __init__(self, episodes: Episodes) -> None:
         self.episodes, self.batch, self.index = episodes, episodes.batch, move_index(episodes)
+        self._struck = episodes.world.books.incident.copy()
         self._oracle = Oracle(episodes.model, episodes.settings.decision)
         modes = [mode.name for mode in episodes.world.network.spec.mode]
         self._healthy, self._everybody = len(modes), np.ones(self.batch, dtype=bool)
@@ -79,13 +81,16 @@ class Cluster:
         # A job that is given up earns nothing to the end, so the rest of its episode need not be played.
         rest = np.where(over, self.episodes.horizon - books.time, 0)
         reward = (played.reward - played.slices - rest) / REWARD_UNIT
-        return Played(reward, played.slices.astype(float), played.ended.copy(), over)
+        struck = (books.incident >= 0) & (books.incident != self._struck)
+        self._struck = books.incident.copy()
+        return Played(reward, played.slices.astype(float), played.ended.copy(), over, struck)
 
     def again(self, rows: np.ndarray) -> list[tuple[float, int]]:
         """Begin the next episodes.  Returns what the last ones were worth in slices, and their length."""
         false = self.episodes.world.rules.false_intervention
         told = [self.episodes.incident(int(b)) for b in rows]
         self.episodes.begin(rows, self.episodes.world.episode[rows] + 1)
+        self._struck = self.episodes.world.books.incident.copy()
         return [(one["kept"] - one["false_moves"] * false, one["slices"]) for one in told]
 
     def lesson(self) -> Lesson:

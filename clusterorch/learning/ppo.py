@@ -3,7 +3,8 @@
 Source: Schulman et al. 2017, with the details of CleanRL.  Decisions differ in length, so discounts are those of
 slices; a truncated episode is bootstrapped from its last observation.  What helps beside the rewards needs the truth,
 in training only, and is the same for every kind of observation: a critic that sees it (Pinto et al. 2018), a potential
-(Ng et al. 1999), the best move (Ross et al. 2011) and what every move would cost (Sun et al. 2017).
+(Ng et al. 1999), the best move (Ross et al. 2011) and what every move would cost (Sun et al. 2017).  That a failure
+begins is no move's doing, so its drop of the potential is left out, as a baseline that knows it (Mao et al. 2019).
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Schedule:
     """How learning goes.  What falls, falls in a straight line."""
 
     length: int = 32  # decisions of a segment
-    epochs: int = 3
+    epochs: int = 4
     minibatches: int = 4
-    rate: float = 5e-4
+    rate: float = 1e-3
     discount: float = 0.9995  # a slice
-    trace: float = 0.95  # a decision
+    trace: float = 0.8  # a decision
     clip: float = 0.2
     most_kl: float = 0.05  # of an epoch; the epochs after it are left out
     entropy: float = 0.002
@@ -42,9 +43,10 @@ class Schedule:
     mode_weight: float = 0.1
     critic_sees_truth: bool = True
     shaping: float = 1.0  # weight of the potential, the oracle's value of the true state
-    imitation: float = 0.1  # weight of the oracle's move
+    luck_left_out: bool = True  # whether the drop of the potential when a failure begins is
+    imitation: float = 0.3  # weight of the oracle's move
     regret: float = 1.0  # weight of what the policy's moves are expected to cost, by the oracle
-    aided_until: float = 0.7  # share of the training at which these two weights have fallen to nothing
+    aided_until: float = 0.5  # share of the training at which these two weights have fallen to nothing
 
     def aid(self, done: float) -> float:
         """What is left of the weights that fall, 0..1."""
@@ -127,9 +129,9 @@ def play(policy: Policy, group: Group, schedule: Schedule, draws: torch.Generato
         group.state, group.lesson = state, instances.lesson()
         inputs = instances.inputs(critic=critic)
         ended = played.ended | played.over
-        reached, after = group.lesson.value, np.zeros(instances.batch)
+        left_out = played.over | (played.struck & schedule.luck_left_out)
+        reached, after = np.where(left_out, 0.0, group.lesson.value), np.zeros(instances.batch)
         if ended.any():
-            reached = np.where(played.over, 0.0, reached)
             bootstrapped = _value_of(policy, inputs, group).numpy()
             after = np.where(played.ended & ~played.over, bootstrapped, 0.0)
             for value_of_episode, length in instances.again(np.flatnonzero(ended)):

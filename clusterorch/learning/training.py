@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
@@ -37,6 +38,7 @@ from clusterorch.learning.team import Team
 from clusterorch.policies.running import run_policy
 
 TRAINING, VALIDATION = "training", "validation"  # domains of the noise
+CURVE, OWN = "curve.jsonl", "own"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Run:
 
     observe: str = "belief"
     layouts: tuple[str, ...] = ("4x8",)
-    profiles: tuple[str, ...] = ()  # site profiles, each on every layout; none: the model's own mix
+    profiles: tuple[str, ...] = (OWN,)  # site profiles, each on every layout; OWN: the model's own mix of failures
     steps: int = 1_000_000  # decisions
     seed: int = 0
     instances: int = 64  # at each site
@@ -60,7 +62,7 @@ class Run:
     @property
     def sites(self) -> list[tuple[str, str | None]]:
         """Every layout with every profile."""
-        return [(layout, profile) for layout in self.layouts for profile in (self.profiles or (None,))]
+        return [(layout, None if name == OWN else name) for layout in self.layouts for name in self.profiles]
 
     @classmethod
     def parse(cls, told: dict[str, Any]) -> Run:
@@ -134,37 +136,60 @@ class Trainer:
         return len(self.groups) * self.run.instances * self.run.schedule.length
 
     def go(self, tell: Callable[[Told], None]) -> None:
-        """Train to the end, or until a signal asks to stop; the last checkpoint then is of the last whole update."""
-        before = signal.signal(signal.SIGTERM, self._stop)
+        """Train to the end, or until a signal asks to stop; the last checkpoint then is of the last whole update.
+
+        SIGTERM and the first Ctrl-C let the update come to its end; a second Ctrl-C does not.
+        """
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             while self.update < self.updates and not self.team.any(flag=self._stopped):
-                tell(self.step())
+                told = self.step()
+                self._log(told)
+                tell(told)
                 if self.update % self.run.save_every == 0 and self.update < self.updates:
                     self.save()
             self.save()
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _log(self, told: Told) -> None:
+        """Add a line to the curve; of updates that a stopped run lost, and plays again, the last line counts."""
+        if self.team.leads:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / CURVE).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(asdict(told) | {"losses": told.losses._asdict()}) + "\n")
 
     def _stop(self, number: int, frame: object) -> None:
+        if self._stopped and number == signal.SIGINT:
+            raise KeyboardInterrupt
         self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal asked to stop."""
+        return self._stopped
 
     def step(self) -> Told:
         """One update: play a segment of every group, then improve."""
         begun, schedule = time.perf_counter(), self.run.schedule
-        segments = [_finite(play(self.policy, group, schedule, self._draws)) for group in self.groups]
-        done = self.update / self.updates
-        losses = update(
-            self.policy, self.optimiser, segments, self.groups, schedule, done, self._order, self.team
-        )  # fmt: skip
+        losses = self.improve([_finite(play(self.policy, group, schedule, self._draws)) for group in self.groups])
         self.update += 1
         self.decisions += self.held
         told = Told(self.update, self.decisions, self.held / (time.perf_counter() - begun), losses, *self._ended())
         if self.update % self.run.evaluate_every == 0 or self.update == self.updates:
             told.shares = self.shares()
-            if told.shares["argmax"] > self.best:
-                self.best = told.shares["argmax"]
+            if (reached := max(told.shares.values())) > self.best:
+                self.best = reached
                 self.keep("best", told.shares)
         return told
+
+    def improve(self, segments: list[Segment]) -> Losses:
+        """Learn from a segment of every group."""
+        done = self.update / self.updates
+        return update(
+            self.policy, self.optimiser, segments, self.groups, self.run.schedule, done, self._order, self.team
+        )
 
     def _ended(self) -> tuple[float | None, float | None]:
         """Mean return and length of the episodes that ended in the update, of all processes."""
@@ -301,6 +326,16 @@ def card_of(run: Run, decisions: int, shares: dict[str, float] | None) -> str:
         f"# Agent after {decisions:,} decisions\n\nObserves {run.observe}, trained on {sites}, seed {run.seed}. "
         f"Recovered share on {run.evaluated} validation episodes a site: {words or 'not measured'}.\n"
     )
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """What the updates of a run had to tell, in order; none if it has not begun."""
+    file, found = folder / CURVE, {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        with contextlib.suppress(ValueError):  # a line that was cut off
+            told = json.loads(line)
+            found[told["update"]] = told
+    return [found[number] for number in sorted(found)]
 
 
 def use_threads(count: int) -> None:

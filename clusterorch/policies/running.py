@@ -14,7 +14,7 @@ from clusterorch.policies.believing import QMDP, MostLikelyCause
 from clusterorch.policies.oracle import Oracle
 from clusterorch.policies.plain import Random, Wait
 from clusterorch.policies.runbook import Runbook, load_runbook
-from clusterorch.policies.view import Policy, view_of
+from clusterorch.policies.view import NO_MODE, Policy, view_of
 
 RUNBOOKS = ("restart", "timeout", "vendor")
 POLICIES = ("wait", "random", *RUNBOOKS, "most_likely_cause", "qmdp", "oracle")
@@ -33,7 +33,9 @@ def policy_named(name: str, episodes: Episodes, seed: int = 0) -> Policy:
         InvalidIntervention: there is no policy of that name, or the episodes keep no belief for it.
     """
     if name not in POLICIES and not name.endswith(".toml"):
-        raise InvalidIntervention(f"no policy is named {name!r}; there are {', '.join(POLICIES)}, and runbook files")
+        raise InvalidIntervention(
+            f"no policy is named {name!r}; there are {', '.join(POLICIES)}, runbook files, and folders of agents"
+        )
     if name in _NEEDS_BELIEF and episodes.believer is None:
         raise InvalidIntervention(f"policy {name} decides on beliefs: make the episodes with observe='belief'")
     if name in ("wait", "random"):
@@ -66,7 +68,8 @@ def run_policy(
         **arguments: of `episodes_of`, without `observe`.
 
     Returns:
-        For each what the episode was worth (`Episodes.incident`), its number and the policy.
+        For each what the episode was worth (`Episodes.incident`), its number and the policy, and of the first move the
+        slice (`acted`), the mode then stated and the true one, and whether they are the same (`understood`).
     """
     if list(numbers) != list(range(numbers[0], numbers[0] + len(numbers))):
         raise InvalidIntervention("numbers of instances must follow each other")
@@ -76,28 +79,29 @@ def run_policy(
     rows = np.arange(len(numbers))
     episodes.begin(rows, np.zeros(len(rows), dtype=np.int64))
     running = np.ones(len(rows), dtype=bool)
-    understood: list[bool | None] = [None] * len(rows)
+    firsts: list[dict[str, Any]] = [dict.fromkeys(("understood", "stated", "truth", "acted")) for _ in rows]
     while running.any():
         view = view_of(episodes, truth=policy.needs == "truth")
         choice = policy.decide(view)
-        _judge(episodes, choice.moves, choice.modes, running, understood)
+        _judge(episodes, choice.moves, choice.modes, running, firsts)
         running &= ~episodes.decide(np.where(running, choice.moves, 0), running).ended
         if watch is not None:
             watch(episodes, int(view.time.max()))
     found = []
     for b in rows:
-        found.append(
-            episodes.incident(int(b)) | {"number": int(numbers[b]), "policy": name, "understood": understood[b]}
-        )
+        found.append(episodes.incident(int(b)) | {"number": int(numbers[b]), "policy": name} | firsts[b])
     return found
 
 
 def _judge(
-    episodes: Episodes, moves: np.ndarray, modes: list[str], running: np.ndarray, understood: list[bool | None]
+    episodes: Episodes, moves: np.ndarray, modes: list[str], running: np.ndarray, firsts: list[dict[str, Any]]
 ) -> None:
-    """Whether the diagnosis stated with the first move was the true mode."""
+    """Note of the first move of each instance when it is made, and what is said then to be the matter."""
     for b in np.flatnonzero(running & (moves != 0)):
-        if understood[b] is None:
+        if firsts[b]["acted"] is None:
             v = int(episodes.world.state.variant[b])
-            truth = episodes.world.network.blocks[v].variant.mode if v >= 0 else "healthy"
-            understood[b] = modes[b] == truth
+            block = episodes.world.network.blocks[v] if v >= 0 else None
+            truth = NO_MODE if block is None else block.variant.mode
+            firsts[b].update(
+                understood=modes[b] == truth, stated=modes[b], truth=truth, acted=int(episodes.world.books.time[b])
+            )
