@@ -40,6 +40,8 @@ class Train:
     """Of an episode; 4 if not given."""
     memory: Literal["attention", "recurrent", "recent"] | None = None
     """How the agent remembers; attention if not given."""
+    prior: float | None = None
+    """Weight of the belief's own word on every move, an arm of its own; 0 if not given."""
     evaluate_every: int | None = None
     """Updates between two evaluations; 40 if not given."""
     evaluated: int | None = None
@@ -84,7 +86,7 @@ class Train:
 
     def _given(self) -> dict[str, Any]:
         """The options that say what the run is, those that were given."""
-        names = ("observe", "steps", "seed", "instances", "hours", "memory", "evaluate_every", "evaluated")
+        names = ("observe", "steps", "seed", "instances", "hours", "memory", "prior", "evaluate_every", "evaluated")
         told = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         many = {"layouts": self.layout, "profiles": self.profile}
         return told | {name: list(values) for name, values in many.items() if values}

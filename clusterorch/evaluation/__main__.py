@@ -15,6 +15,7 @@ from rich.progress import track
 from clusterorch.environment.episodes import OBSERVE
 from clusterorch.errors import ClusterorchError
 from clusterorch.evaluation import (
+    agent_cards,
     case_report,
     excerpt_report,
     excerpts,
@@ -85,12 +86,16 @@ def run_policies(options: argparse.Namespace, console: Console) -> None:
     chosen = {"hours": options.hours, "profile": options.profile, "seed": options.seed}
     made = made_with(load("reference", overlays=["episode"]), **chosen)
     journal = Journal(options.out / "episodes.jsonl", made, restart=options.restart)
-    policies = ["wait", *(p for p in options.policies if p not in ("wait", "oracle")), "oracle"]
+    agents = policy_scores.agents_of(options.agents) if options.agents else {}
+    policies = ["wait", *(p for p in options.policies if p not in ("wait", "oracle")), *agents, "oracle"]
     wanted = policy_scores.keys(options.layouts, policies, options.episodes)
-    _fill(journal, wanted, lambda key: policy_scores.play(key, **chosen), options.workers, console)
+    _fill(journal, wanted, lambda key: policy_scores.play(key, **chosen, agents=agents), options.workers, console)
     result = policy_scores.summary([journal.records[key] for key in wanted], options.layouts, policies)
     result["made"] = made | provenance(options.command_line)
     _keep(options.out / "policies", result, policy_report.markdown(result))
+    for folder in options.agents if options.cards else []:
+        names = [name for name, (where, _) in agents.items() if where == folder]
+        (folder / "README.md").write_text(agent_cards.card(folder, names, result), encoding="utf-8")
     for table in policy_report.terminal_tables(result):
         console.print(table)
     console.print(f"written to {options.out}")
@@ -152,13 +157,15 @@ def parser() -> argparse.ArgumentParser:
     pasted.add_argument("--incidents", type=int, default=1000, help="how many, from number 0 on")
     pasted.add_argument("--seed", type=int, default=0)
     pasted.set_defaults(run=run_excerpts, out=RESULTS / "excerpts")
-    played = commands.add_parser("policies", help="play paired episodes under the baseline policies")
+    played = commands.add_parser("policies", help="play paired episodes under the baseline policies, and agents")
     played.add_argument("--episodes", type=int, default=1000, help="how many, from number 0 on")
     played.add_argument("--layouts", nargs="+", default=["1x8", "4x8"], help="clusters, NODESxGPUS")
     played.add_argument("--policies", nargs="+", default=list(POLICIES), help="names, or runbook files")
     played.add_argument("--hours", type=float, default=4.0, help="of an episode")
     played.add_argument("--profile", help="site profile")
     played.add_argument("--seed", type=int, default=0)
+    played.add_argument("--agents", nargs="+", type=Path, default=[], help="folders of trained agents, to play too")
+    played.add_argument("--cards", action="store_true", help="write what they reach into their README.md")
     played.set_defaults(run=run_policies, out=RESULTS / "policies")
     learnt = commands.add_parser("learning", help="train with every kind of observation, and compare")
     learnt.add_argument("--arms", nargs="+", default=["raw", "belief", "both"], choices=OBSERVE)

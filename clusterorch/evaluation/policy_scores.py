@@ -6,8 +6,10 @@ interval is a bootstrap over episodes, resampled in pairs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ KEPT = (
     "poisoned",
     "lost",
 )
+Agents = dict[str, tuple[Path, bool]]  # folder, and whether moves are drawn
 AIMS = {"rules_at_most": 0.6, "most_likely_cause_at_most": 0.9}
 
 
@@ -46,11 +49,38 @@ def keys(layouts: Sequence[str], policies: Sequence[str], episodes: int) -> list
     return [f"{layout}/{chunk}/{policy}" for layout in layouts for chunk in chunks for policy in policies]
 
 
-def play(key: str, hours: float, profile: str | None, seed: int) -> Record:
+def agents_of(folders: Sequence[Path]) -> Agents:
+    """Agents by a name that their weights are part of, each as it plays its likeliest moves and as it draws them.
+
+    Raises:
+        InvalidAgent: a folder holds none.
+    """
+    from clusterorch.learning.agents import WEIGHTS
+    from clusterorch.learning.playing import agent_observes
+
+    found: Agents = {}
+    for folder in folders:
+        agent_observes(folder)
+        name = f"{folder.name}@{hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:8]}"
+        found |= {name: (folder, False), f"{name}, sampled": (folder, True)}
+    return found
+
+
+def play(key: str, hours: float, profile: str | None, seed: int, agents: Agents | None = None) -> Record:
     """The episodes of one key."""
     layout, chunk, policy = key.split("/", 2)
-    numbers = range(*map(int, chunk.split("-")))
-    found = run_policy(policy, numbers, layout=layout, hours=hours, profile=profile, seed=seed, domain="policies")
+    numbers, made = range(*map(int, chunk.split("-"))), {}
+    if agents and policy in agents:
+        from clusterorch.learning.playing import agent_observes, agent_policy
+
+        folder, sampled = agents[policy]
+        made = {
+            "observe": agent_observes(folder),
+            "make": lambda episodes: agent_policy(folder, episodes, sampled=sampled, seed=seed),
+        }
+    found = run_policy(
+        policy, numbers, layout=layout, hours=hours, profile=profile, seed=seed, domain="policies", **made
+    )
     return {"key": key, "episodes": [short(one) for one in found]}
 
 

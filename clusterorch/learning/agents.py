@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,10 @@ def load_agent(folder: Path) -> tuple[Policy, dict[str, Any]]:
     """
     config = read_config(folder)
     known = {f.name for f in fields(Shape)}
+    needed = {f.name for f in fields(Shape) if f.default is MISSING}
     shape = config.get("shape")
-    if not isinstance(shape, dict) or set(shape) != known:
-        odd = sorted(set(shape or {}) ^ known)
+    if not isinstance(shape, dict) or not needed <= set(shape) <= known:
+        odd = sorted((set(shape or {}) - known) | (needed - set(shape or {})))
         raise InvalidAgent(
             f"{folder / CONFIG}: shape has other keys than this version: {', '.join(odd)}; train it anew"
         )

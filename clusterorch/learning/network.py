@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from clusterorch.learning.memory import MEMORIES
 
+COST, CURES, LOG_CURES = range(3)  # columns of a move; the last in units of LOG_UNIT, both 0 without a belief
+LOG_UNIT = 4.0
 FIRST_PATIENCE = 8.0  # logit of the first action, which does nothing, before any learning
 
 
@@ -48,6 +50,7 @@ class Shape:
     truth_features: int
     width: int = 96
     memory: str = "attention"
+    prior: float = 0.0  # weight of the log of what the belief says that a move ends, added to its logit
 
 
 class Policy(nn.Module):
@@ -93,6 +96,8 @@ class Policy(nn.Module):
         action = self.action(moves.action).expand(*target.shape[:-1], -1)
         logits = self.move(torch.cat([whole, target, action, inputs.moves], dim=-1))[..., 0]
         logits = logits + self.readiness(moves.action)[..., 0]
+        if self.shape.prior:
+            logits = logits + self.shape.prior * LOG_UNIT * inputs.moves[..., LOG_CURES] * (moves.action != 0)
         value = self.value(torch.cat([hidden, inputs.truth], dim=-1))[..., 0]
         # The diagnosis is stated, not taught to the rest of the network.
         return Reading(logits.masked_fill(~inputs.masks, -torch.inf), value, self.modes(hidden.detach()))

@@ -7,7 +7,7 @@ import torch
 
 from clusterorch.environment.episodes import Episodes
 from clusterorch.errors import InvalidAgent
-from clusterorch.learning.network import Inputs, MoveIndex, Shape
+from clusterorch.learning.network import COST, CURES, LOG_CURES, LOG_UNIT, Inputs, MoveIndex, Shape
 from clusterorch.policies.prospects import move_costs
 from clusterorch.policies.view import copy_ages, view_of
 
@@ -36,12 +36,12 @@ def inputs_of(episodes: Episodes, *, observe: str | None = None, critic: bool = 
     if observe not in ("raw", "both"):
         node, job = node[:, :, names.told_node :], job[:, names.told_job :]
     moves = np.zeros((episodes.batch, episodes.world.moves.count, MOVE_FEATURES), dtype=np.float32)
-    moves[:, :, 0] = published_costs(episodes) / _COST_UNIT
+    moves[:, :, COST] = published_costs(episodes) / _COST_UNIT
     if observe != "raw":
         node = np.concatenate([node, outlook.nodes], axis=2)
         job = np.concatenate([job, outlook.variants, outlook.copies], axis=1)
-        moves[:, :, 1] = outlook.cures
-        moves[:, :, 2] = np.log(outlook.cures + _LEAST) / 4.0
+        moves[:, :, CURES] = outlook.cures
+        moves[:, :, LOG_CURES] = np.log(outlook.cures + _LEAST) / LOG_UNIT
     hidden = _truth(episodes) if critic else np.zeros((episodes.batch, 0), dtype=np.float32)
     return Inputs(
         torch.from_numpy(np.ascontiguousarray(node)), torch.from_numpy(np.ascontiguousarray(job)),
@@ -70,13 +70,21 @@ def move_index(episodes: Episodes) -> MoveIndex:
     return MoveIndex(torch.tensor(action), torch.tensor(place))
 
 
-def shape_of(episodes: Episodes, *, critic: bool, width: int = 96, memory: str = "attention") -> Shape:
-    """The shape of an agent for episodes like these."""
+def shape_of(
+    episodes: Episodes, *, critic: bool, width: int = 96, memory: str = "attention", prior: float = 0.0
+) -> Shape:
+    """The shape of an agent for episodes like these.
+
+    Raises:
+        InvalidAgent: it is to have a prior by the belief, and is shown none.
+    """
+    if prior and not episodes.believes:
+        raise InvalidAgent(f"prior={prior:g}: an agent that observes {episodes.settings.observe} has no belief for it")
     inputs = inputs_of(episodes, critic=critic)
     spec = episodes.world.network.spec
     return Shape(
         inputs.nodes.shape[-1], inputs.job.shape[-1], inputs.moves.shape[-1], len(spec.action), len(spec.mode),
-        episodes.world.network.layout.copies, inputs.truth.shape[-1], width, memory,
+        episodes.world.network.layout.copies, inputs.truth.shape[-1], width, memory, prior,
     )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ class Run:
     hours: float = 4.0
     memory: str = "attention"
     width: int = 96
+    prior: float = 0.0  # weight of the belief's own word on every move's logit: an arm of its own
     evaluate_every: int = 40  # updates
     save_every: int = 40  # updates
     evaluated: int = 64  # episodes of each site
@@ -118,7 +119,7 @@ class Trainer:
             for layout, profile in run.sites
         ]  # fmt: skip
         critic = run.schedule.critic_sees_truth
-        self.policy = Policy(shape_of(made[0], critic=critic, width=run.width, memory=run.memory))
+        self.policy = Policy(shape_of(made[0], critic=critic, width=run.width, memory=run.memory, prior=run.prior))
         self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=run.schedule.rate, eps=1e-5)
         self.clusters = [Cluster(episodes) for episodes in made]
         self.groups: list[Group] = [new_group(self.policy, one, run.instances, share) for one in self.clusters]

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from clusterorch.evaluation.__main__ import main
 from clusterorch.evaluation.learning_study import keys, summary
 from clusterorch.figures.__main__ import main as draw

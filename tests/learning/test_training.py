@@ -216,6 +216,28 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused(tmp_path):
         trainer.step()
 
 
+def test_a_prior_is_the_log_of_what_the_belief_says_that_a_move_ends():
+    policy, group = made()
+    episodes = group.instances.episodes
+    shape = replace(policy.shape, prior=2.0)
+    leaning = Policy(shape)
+    leaning.load_state_dict(policy.state_dict())
+    inputs = inputs_of(episodes, critic=True)
+    with torch.no_grad():
+        found = []
+        for one in (policy, leaning):
+            nodes, row = one.rows(inputs)
+            hidden, _ = one.memory.step(row, torch.ones(4, dtype=torch.bool), one.memory.fresh(4))
+            found.append(one.read(inputs, nodes, hidden, move_index(episodes)).logits)
+    legal = inputs.masks[:, 1:]
+    apart = (found[1] - found[0])[:, 1:][legal]
+    cures = torch.tensor(episodes.outlook.cures[:, 1:])[legal]
+    torch.testing.assert_close(apart, 2.0 * torch.log(cures + 1e-4), rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[0][:, 0], found[1][:, 0])
+    with pytest.raises(InvalidAgent, match="observes raw has no belief"):
+        shape_of(episodes_of(1, layout="1x2", observe="raw"), critic=True, prior=1.0)
+
+
 def test_a_segment_can_be_taken_apart():
     policy, group = made()
     schedule = Schedule(length=8)
