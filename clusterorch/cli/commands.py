@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from clusterorch.cli.of_agents import check_learning
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
 
 if TYPE_CHECKING:
     from clusterorch.diagnosis.dossier import Dossier
+    from clusterorch.learning.advising import Adviser
     from clusterorch.telemetry.readings import Ingested
 
 PROGRAM = "clusterorch"
@@ -53,6 +55,10 @@ class Diagnose:
 
     protocol: Literal["auto", "covered", "excerpt"] = "auto"
     """How to read the logs: as pasted lines, as contiguous streams in which absence counts, or as they look."""
+    advise: Path | None = None
+    """Also tell what the trained agent of this folder would do next, and why."""
+    spares: int | None = None
+    """Nodes that stand by, for --advise; 1 is assumed."""
 
     def run(self) -> int:
         """Print the diagnosis; returns the exit code."""
@@ -64,12 +70,14 @@ class Diagnose:
         from clusterorch.telemetry.patterns import load_formats
         from clusterorch.telemetry.reading import read_paths
 
+        adviser = None if self.advise is None else _adviser(self.advise, self.spares)
         model = default_incident_model(self.model, self.overlay)
         formats, commands = load_formats(model.format_files), load_commands(model)
 
         def told(ingested: Ingested) -> Dossier:
             found = diagnose(model, ingested, protocol=self.protocol)
-            return open_dossier(found, commands, self.paths, top=self.top, protocol=self.protocol)
+            dossier = open_dossier(found, commands, self.paths, top=self.top, protocol=self.protocol)
+            return dossier if adviser is None else replace(dossier, agent=adviser.advise(found))
 
         if self.follow:
             from clusterorch.cli.following import show_following
@@ -87,6 +95,10 @@ class Diagnose:
     def _check(self) -> None:
         if self.top < 1:
             raise ClusterorchError(f"--top {self.top}: show at least one")
+        if self.spares is not None and self.advise is None:
+            raise ClusterorchError("--spares tells an agent what stands by: give --advise FOLDER too")
+        if self.spares is not None and self.spares < 0:
+            raise ClusterorchError(f"--spares {self.spares}: give 0 or more")
         for option, path in (("--out", self.out), ("--html", self.html)):
             if path is not None:
                 if self.follow:
@@ -111,6 +123,14 @@ class Diagnose:
             sys.stdout.write(text)
         else:
             show_diagnosis(dossier, terminal(), top=self.top)
+
+
+def _adviser(folder: Path, spares: int | None) -> Adviser:
+    """A trained agent to be asked; what is none is refused before any log is read."""
+    check_learning()
+    from clusterorch.learning.advising import Adviser
+
+    return Adviser(folder, spares=spares)
 
 
 def _json(dossier: Dossier, *, indent: int | None = None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clusterorch.cli.of_agents import check_learning, is_agent
 from clusterorch.cli.of_episodes import OfEpisode
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
@@ -30,7 +31,9 @@ class Play(OfEpisode):
     """Play one episode of the environment under a policy, and tell what it was worth."""
 
     policy: str
-    """Name of a policy, or a runbook file."""
+    """Name of a policy, a runbook file, or the folder of a trained agent."""
+    sampled: bool = False
+    """Draw the moves of an agent from its policy, in place of the likeliest."""
     live: bool = False
     """Watch the timeline as it goes."""
     fps: float = 10.0
@@ -51,21 +54,18 @@ class Play(OfEpisode):
 
         from clusterorch.environment.recorder import TraceRecorder
         from clusterorch.environment.rendering import Renderer
-        from clusterorch.policies.running import POLICIES, observes, policy_named
         from clusterorch.reports.played import Played, show_played
         from clusterorch.reports.wording import printable, terminal
 
-        if self.policy not in POLICIES and not self.policy.endswith(".toml"):
-            policy_named(self.policy, None)  # type: ignore[arg-type]  # says so before minutes are spent
+        player = _player(self.policy, sampled=self.sampled)
         console = terminal()
         console.width = min(console.width, _WIDTH)
         # Views tell what is believed; what is played does not hang on whether a belief is kept.
         shown = self.live or self.picture is not None
-        observe = "both" if shown else observes(self.policy)
+        observe = "both" if shown and player.observes != "truth" else player.observes
         episodes = self.episodes(observe=observe, privileged=self.truth)
-        policy = policy_named(self.policy, episodes, self.seed)
+        policy, name = player.make(episodes, self.seed), player.name
         recorder = TraceRecorder(episodes) if self.out is not None else None
-        name = Path(self.policy).stem if self.policy.endswith(".toml") else self.policy
         title = f"{printable(name)} on {self.layout}, episode {self.episode} of seed {self.seed}"
         renderer = Renderer(episodes, 0, title) if shown else None
         moves: list[Stated] = []
@@ -101,6 +101,36 @@ class Play(OfEpisode):
             from clusterorch.environment.tables import refuse
 
             refuse(self.out, force=self.force)
+
+
+class _Player(NamedTuple):
+    """Who plays: what is to be shown, how it is made for episodes and a seed, and what it is called."""
+
+    observes: str
+    make: Callable[[Episodes, int], Policy]
+    name: str
+
+
+def _player(policy: str, *, sampled: bool) -> _Player:
+    """A policy by its name, a runbook, or an agent; what is none is refused before minutes are spent."""
+    from clusterorch.policies.running import POLICIES, observes, policy_named
+
+    if is_agent(policy):
+        check_learning()
+        from clusterorch.learning.playing import agent_name, agent_observes, agent_policy
+
+        folder = Path(policy)
+        return _Player(
+            agent_observes(folder),
+            lambda episodes, seed: agent_policy(folder, episodes, sampled=sampled, seed=seed),
+            agent_name(folder),
+        )
+    if sampled:
+        raise ClusterorchError(f"--sampled draws from the policy of an agent, and {policy!r} is not the folder of one")
+    if policy not in POLICIES and not policy.endswith(".toml"):
+        policy_named(policy, None)  # type: ignore[arg-type]  # says what there is
+    name = Path(policy).stem if policy.endswith(".toml") else policy
+    return _Player(observes(policy), lambda episodes, seed: policy_named(policy, episodes, seed), name)
 
 
 def _decisions(episodes: Episodes, policy: Policy, recorder: TraceRecorder | None) -> Iterator[list[Stated]]:

@@ -21,7 +21,7 @@ class Train:
     """
 
     out: Path
-    """Folder for checkpoints (`last`), the best agent (`best`) and TensorBoard's events."""
+    """Folder for checkpoints (`last`), agents (`best` in validation episodes, `final`) and TensorBoard's events."""
     config: Path | None = None
     """Take the run from this file, `config.json` of an agent or a run alone; options that are given count more."""
     observe: Literal["raw", "belief", "both", "truth"] | None = None
@@ -42,6 +42,8 @@ class Train:
     """How the agent remembers; attention if not given."""
     prior: float | None = None
     """Weight of the belief's own word on every move, an arm of its own; 0 if not given."""
+    begin: str | None = None
+    """Folder of an agent whose weights the run begins with; random ones if not given."""
     evaluate_every: int | None = None
     """Updates between two evaluations; 40 if not given."""
     evaluated: int | None = None
@@ -86,7 +88,18 @@ class Train:
 
     def _given(self) -> dict[str, Any]:
         """The options that say what the run is, those that were given."""
-        names = ("observe", "steps", "seed", "instances", "hours", "memory", "prior", "evaluate_every", "evaluated")
+        names = (
+            "observe",
+            "steps",
+            "seed",
+            "instances",
+            "hours",
+            "memory",
+            "prior",
+            "begin",
+            "evaluate_every",
+            "evaluated",
+        )
         told = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         many = {"layouts": self.layout, "profiles": self.profile}
         return told | {name: list(values) for name, values in many.items() if values}

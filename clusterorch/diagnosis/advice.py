@@ -87,7 +87,7 @@ def _best_target(action: Action, belief: Belief, universe: Universe) -> Option:
     clears = [_cleared(belief, action_kernel(belief.network, action.name, target)) for target in range(count)]
     target = int(np.argmax(clears))
     return Option(
-        action.name, action.title, _label(action.target, target, universe), action.cost, clears[target],
+        action.name, action.title, target_label(action.target, target, universe), action.cost, clears[target],
         max(1.0 - belief.modes[HEALTHY] - clears[target], 0.0),
     )  # fmt: skip
 
@@ -106,8 +106,13 @@ def _cleared(belief: Belief, kernel: ActionKernel) -> float:
     return total
 
 
-def _label(kind: str, target: int, universe: Universe) -> str:
-    if kind in ("node", "rail", "leaf"):
+def target_label(kind: str, target: int, universe: Universe) -> str:
+    """What to call the target of an action, in the words of the logs."""
+    if kind == "rail":
+        rails = universe.layout.rails
+        named = [number for what, number in sorted(universe.names) if what == "link" and number % rails == target]
+        return f"the rail of {universe.label('link', named[0])}" if named else "a rail not named in these logs"
+    if kind in ("node", "leaf"):
         return universe.label(kind, target)
     if kind == "copy":
         return "the newest copy" if target == 0 else f"the copy {target} before the newest"

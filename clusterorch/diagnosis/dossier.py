@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterorch.diagnosis.advice import Advice, Option, advise
+from clusterorch.diagnosis.agent_advice import AgentAdvice
+from clusterorch.diagnosis.agent_advice import to_json as of_agent
 from clusterorch.diagnosis.commands import Command
 from clusterorch.diagnosis.contexts import Context, contexts_of
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, ranked_weights
@@ -22,6 +24,7 @@ class Dossier:
     """A diagnosis; commands by what they are expected to tell; the advised action; lines among their neighbours.
 
     `incidents`: where the logs more probably hold two failures than one.
+    `agent`: what a trained agent would do next, if one was asked; it is no part of the diagnosis.
     """
 
     diagnosis: Diagnosis
@@ -29,6 +32,7 @@ class Dossier:
     advice: Advice | None = None
     contexts: list[Context] = field(default_factory=list)
     incidents: Incidents | None = None
+    agent: AgentAdvice | None = None
 
     @property
     def decided(self) -> bool:
@@ -65,12 +69,13 @@ def open_dossier(
 
 
 def follow_ups(dossier: Dossier) -> dict[str, object]:
-    """The keys `settle`, `advice`, `contexts` and `incidents` of schema `clusterorch.diagnosis/1`."""
+    """The keys beside the diagnosis of schema `clusterorch.diagnosis/1`: what to gather, what to do, and contexts."""
     return {
         "settle": [_offer(offer) for offer in dossier.offers],
         "advice": None if dossier.advice is None else _advice(dossier.advice),
         "contexts": [_context(context) for context in dossier.contexts],
         "incidents": None if dossier.incidents is None else _incidents(dossier.incidents),
+        "advice_of_agent": None if dossier.agent is None else of_agent(dossier.agent),
     }
 
 

@@ -145,6 +145,11 @@ class Chronicle:
             healthy = self.modes()[0][1]
             self.failing.append((self.time, 1.0 - healthy))
 
+    @property
+    def believed(self) -> str:
+        """What the beliefs of views are called: who is told the truth infers nothing."""
+        return "told truth" if self.episodes.settings.observe == "truth" else "belief"
+
     def modes(self) -> list[tuple[str, float]]:
         """Mode and probability, no failure first, then the failures, the likeliest first; empty without beliefs."""
         if not self.episodes.believes:

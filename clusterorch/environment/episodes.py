@@ -204,14 +204,19 @@ class Episodes:
                 }
             )  # fmt: skip
 
-    def _show(self, rows: np.ndarray, since: np.ndarray) -> None:
-        """Close a row of the window, and bring the belief up to date."""
+    def tell(self, rows: np.ndarray, since: np.ndarray) -> None:
+        """Close a row of the window with what is published now.  [n] rows, [B] slices played at the row before"""
         world = self.world
         publish(
             world.rules, world.moves.table, world.state, world.books, self.moved, self.every, self.horizon,
             self._of_node, self._of_job,
         )  # fmt: skip
         write_rows(self.window, world.books.time, since, rows, self._of_node, self._of_job)
+
+    def _show(self, rows: np.ndarray, since: np.ndarray) -> None:
+        """Close a row of the window, and bring the belief up to date."""
+        world = self.world
+        self.tell(rows, since)
         if self.believer is not None:
             belief = self.believer.believe(rows)
             look(self.believer.plan, world.moves.table, self._places, belief, rows, self.worth, self.outlook)

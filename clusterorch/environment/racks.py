@@ -189,7 +189,7 @@ class Painting:
             how = {"fontsize": 9, "color": _INK, "va": "center"}
             self._modes.append(axes.text(0, row + 0.28, "", **how))
             self._shares.append(axes.text(1, row + 0.28, "", ha="right", **how))
-        self._says(0.735, 0.875, 10, weight="bold").set_text("belief" if believes else "telemetry")
+        self._says(0.735, 0.875, 10, weight="bold").set_text(self.chronicle.believed if believes else "telemetry")
         self._place = self._says(0.735, 0.55, 9, color=_BELIEF)
         top = 0.51 if believes else 0.875
         if believes:

@@ -247,16 +247,17 @@ def _belief(chronicle: Chronicle) -> Iterator[Text]:
         bar = ("█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")).ljust(_BAR)
         style = "green" if name == HEALTHY else "magenta"
         told = "no failure" if name == HEALTHY else titles[name]
-        yield _named("" if i else "belief", Text(bar, style=style), f" {share(p):>7}  {told}")
+        yield _named("" if i else chronicle.believed, Text(bar, style=style), f" {share(p):>7}  {told}")
     if 1.0 - modes[0][1] >= _PLACED:
         yield _named("", f"at {site_words(chronicle)}")
 
 
 def site_words(chronicle: Chronicle) -> str:
-    """The likeliest place of a failure, and the likeliest node."""
+    """The likeliest place of a failure, and the likeliest node; the true place where the truth is told."""
     episodes, b = chronicle.episodes, chronicle.row
     network, believer = episodes.world.network, episodes.believer
-    assert believer is not None
+    if believer is None:
+        return _site_words(chronicle)
     sites = Belief(network, believer.current.vector[b]).sites()
     (kind, number), p = max(sites.items(), key=lambda item: (item[1], item[0]))
     node = int(network.layout.node_of(kind)[number])
@@ -310,10 +311,16 @@ def truth_words(chronicle: Chronicle) -> str:
     told = privileged_info(chronicle.episodes, chronicle.row)
     fault, where = told["fault"], "no fault"
     if fault["variant"] is not None:
-        where = f"{fault['variant']}, {fault['site_kind']} {fault['site']}"
-        where += f" of node {fault['node']}" if fault["node"] >= 0 and fault["site_kind"] != "node" else ""
+        where = f"{fault['variant']}, {_site_words(chronicle)}"
         where += f", {fault['severity']}" if fault["severity"] else ""
     return where + (f"; {told['poisoned_copies']} copies poisoned" if told["poisoned_copies"] else "")
+
+
+def _site_words(chronicle: Chronicle) -> str:
+    """The place of the fault in the slot."""
+    fault = privileged_info(chronicle.episodes, chronicle.row)["fault"]
+    hosted = fault["node"] >= 0 and fault["site_kind"] != "node"
+    return f"{fault['site_kind']} {fault['site']}" + (f" of node {fault['node']}" if hosted else "")
 
 
 def _truth(chronicle: Chronicle) -> Iterator[Text]:

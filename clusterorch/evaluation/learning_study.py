@@ -1,7 +1,7 @@
 """Here lives the study of learning: every kind of observation, some seeds, paired episodes at the end.
 
 An arm and a seed are one run of `clusterorch.learning.training`, which goes on where it stopped; its curve and the
-episodes that its best agent plays are what is kept.
+episodes that its agent plays at the end, whatever it had been before, are what is kept.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Study:
             prospects_of(model_of(layout, 1, 0, profile, "reference", ()))  # as `episodes_of` asks for it
 
     def do(self, key: str) -> Record:
-        """Play a baseline, or train a run to its end and play its best agent."""
+        """Play a baseline, or train a run to its end and play its agent."""
         kind, first, second = key.split("/")
         if kind == "baseline":
             return {"key": key, "episodes": self._played(first, second)}
@@ -69,7 +69,7 @@ class Study:
         return {
             "seconds": seconds, "decisions": trainer.decisions, "curve": _shortened(curve),
             "episodes": {
-                layout: {how: self._played(layout, arm, folder / "best", sampled=how == "sampled") for how in HOW}
+                layout: {how: self._played(layout, arm, folder / "final", sampled=how == "sampled") for how in HOW}
                 for layout in run.layouts
             },
         }  # fmt: skip

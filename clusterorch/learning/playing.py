@@ -14,7 +14,7 @@ from clusterorch.learning.network import Policy, Reading
 from clusterorch.learning.seeing import inputs_of, move_index
 from clusterorch.policies.view import NO_MODE, NO_NODE, Choice, View
 
-_OF_A_RUN = ("best", "last")  # folders whose names say nothing of the agent
+_OF_A_RUN = ("best", "final", "last")  # folders whose names say nothing of the agent
 
 
 class Learned:

@@ -4,7 +4,9 @@ Source: Schulman et al. 2017, with the details of CleanRL.  Decisions differ in 
 slices; a truncated episode is bootstrapped from its last observation.  What helps beside the rewards needs the truth,
 in training only, and is the same for every kind of observation: a critic that sees it (Pinto et al. 2018), a potential
 (Ng et al. 1999), the best move (Ross et al. 2011) and what every move would cost (Sun et al. 2017).  That a failure
-begins is no move's doing, so its drop of the potential is left out, as a baseline that knows it (Mao et al. 2019).
+begins is no move's doing, and most of what returns differ by; so its drop of the potential is left out, in the spirit
+of a baseline that knows it (Mao et al. 2019).  The price: what a move changes of that drop, such as the work at stake
+when some later failure begins, is not told it.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ class Run:
     evaluate_every: int = 40  # updates
     save_every: int = 40  # updates
     evaluated: int = 64  # episodes of each site
+    begin: str | None = None  # folder of an agent whose weights the run begins with
     schedule: Schedule = field(default_factory=Schedule)
 
     @property
@@ -100,11 +101,16 @@ class Trainer:
 
     Args:
         run: what it depends on.
-        folder: for checkpoints and the best agent.
+        folder: for checkpoints, and the agents `best` (in validation episodes) and `final`.
         team: processes that learn together, each with its share of the instances.
+        fresh: whether the run begins; else its weights are put in afterwards.
+
+    Raises:
+        InvalidAgent: instances cannot be shared evenly, or the agent to begin with is missing, broken or of another
+            shape.
     """
 
-    def __init__(self, run: Run, folder: Path, team: Team | None = None) -> None:
+    def __init__(self, run: Run, folder: Path, team: Team | None = None, *, fresh: bool = True) -> None:
         self.run, self.folder, self.update, self.decisions, self.best = run, folder, 0, 0, -np.inf
         self.team = team or Team()
         share = self.team.share(run.instances)
@@ -120,6 +126,8 @@ class Trainer:
         ]  # fmt: skip
         critic = run.schedule.critic_sees_truth
         self.policy = Policy(shape_of(made[0], critic=critic, width=run.width, memory=run.memory, prior=run.prior))
+        if fresh and run.begin is not None:
+            load_into(self.policy, Path(run.begin) / WEIGHTS)
         self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=run.schedule.rate, eps=1e-5)
         self.clusters = [Cluster(episodes) for episodes in made]
         self.groups: list[Group] = [new_group(self.policy, one, run.instances, share) for one in self.clusters]
@@ -150,6 +158,8 @@ class Trainer:
                 if self.update % self.run.save_every == 0 and self.update < self.updates:
                     self.save()
             self.save()
+            if self.update == self.updates:
+                self.keep("final", None)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -225,7 +235,7 @@ class Trainer:
         layout, profile = site
         found = run_policy(
             name, range(mine.start, mine.stop), layout=layout, profile=profile, hours=self.run.hours,
-            domain=VALIDATION, seed=self.run.seed,
+            domain=VALIDATION, seed=0,  # the same episodes for every seed, so that runs can be compared
             make=(lambda episodes: Learned(self.policy, episodes, sampled=sampled)) if learned else None,
             **({"observe": self.run.observe} if learned else {}),
         )  # fmt: skip
@@ -282,7 +292,7 @@ class Trainer:
             raise InvalidAgent(
                 f"{last}: written by {told['processes']} processes, and these are {team.size}; go on with as many"
             )
-        trainer = cls(Run.parse(told["run"]), folder, team)
+        trainer = cls(Run.parse(told["run"]), folder, team, fresh=False)
         load_into(trainer.policy, last / WEIGHTS)
         file = last / _rest_of(team.rank)
         rest = read_tensors(file)

@@ -16,7 +16,7 @@ from clusterorch.reports.cascade import cascade, leading_variant
 from clusterorch.reports.markup import bar, facts, folded, paragraph, safe, section, table
 from clusterorch.reports.ribbon import ribbon
 from clusterorch.reports.stylesheet import STYLE
-from clusterorch.reports.terminal import shown_modes, title_of, value_words, verdict
+from clusterorch.reports.terminal import move_words, shown_modes, title_of, value_words, verdict
 from clusterorch.reports.wording import how_sure, percent, when, where
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -45,6 +45,7 @@ def page(dossier: Dossier, *, top: int = 5) -> str:
             section("The lines that decided", _lines(dossier, top), key="lines"),
             section("What would settle it", _settle(dossier.offers), key="settle"),
             section("What to do", _advice(dossier), key="advice"),
+            section("What an agent would do next", _of_agent(dossier), key="agent"),
             section("The runner-up", _runner_up(diagnosis), key="second"),
             section("What was read", _files(diagnosis), _unrecognised(diagnosis), _findings(diagnosis), key="files"),
             _foot(diagnosis),
@@ -260,6 +261,26 @@ def _advice(dossier: Dossier) -> str:
     )
     options = table(["action", "", "clears a failure", "costs"], rows, kind="modes")
     return first + (folded("what each action would clear", options) if advice.waits else options) + closing
+
+
+def _of_agent(dossier: Dossier) -> str:
+    """What a trained agent would do next, if one was asked."""
+    told = dossier.agent
+    if told is None:
+        return ""
+    rows = [
+        [
+            f'<span class="num">{percent(move.probability)}</span>', bar(move.probability, "calm"),
+            safe(move_words(move)),
+        ]
+        for move in told.moves
+    ]  # fmt: skip
+    said = paragraph(
+        f"<strong>{safe(told.moves[0].words)}</strong>, says agent {safe(told.agent)}: {safe(told.because)}."
+    )
+    assumed = "".join(f"<li>{safe(line)}</li>" for line in told.assumptions)
+    closing = paragraph("The agent decides on the diagnosis and has no part in it. It was shown that:", kind="dim")
+    return said + table(["its policy", "", "move"], rows, kind="modes") + closing + f"<ul>{assumed}</ul>"
 
 
 def _action(option: Option) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterorch.diagnosis.advice import Advice
+from clusterorch.diagnosis.agent_advice import AgentAdvice, Considered, cost_words
 from clusterorch.diagnosis.diagnose import HEALTHY, Diagnosis, Weight, ranked_weights
 from clusterorch.diagnosis.dossier import DECIDED, Dossier
 from clusterorch.diagnosis.incidents import Incidents, ends
@@ -43,6 +44,10 @@ def show_diagnosis(told: Diagnosis | Dossier, console: Console, *, top: int = 5)
     console.print(_facts(diagnosis, top))
     if dossier.offers or dossier.advice:
         console.print(_next(dossier))
+    if dossier.agent is not None:
+        console.print()
+        console.print(Text(f"What agent {printable(dossier.agent.agent)} would do next", style="bold"))
+        console.print(_of_agent(dossier.agent))
     leading = diagnosis.leading
     _lines(diagnosis, console, f"Lines for {leading}, nats", 1.0, top)
     _lines(diagnosis, console, f"Lines against {leading}, nats", -1.0, top)
@@ -204,6 +209,28 @@ def _advice(advice: Advice) -> list[str]:
             cost = f"; costs {option.cost}" if option.cost else ""
             lines.append(f"{word}{option.name}, {option.target}: clears it with {percent(option.clears)}{cost}")
     return lines
+
+
+def _of_agent(told: AgentAdvice) -> Table:
+    """Its likeliest moves with their share of its policy, why, and what was assumed."""
+    table = _grid(_LABEL)
+    for move in told.moves:
+        table.add_row(Text(f"{percent(move.probability):>{_LABEL}}"), Text(printable(move_words(move))))
+    table.add_row("because", Text(printable(told.because)))
+    for index, line in enumerate(told.assumptions):
+        table.add_row("" if index else "assumed", Text(printable(line), style="dim"))
+    return table
+
+
+def move_words(move: Considered) -> str:
+    """A move that an agent considers: what it is aimed at, what it ends, and what it costs."""
+    if move.aim is None:
+        return f"{move.words}: {move.does}"
+    aim = f"{move.aim.mode}{f' on {move.aim.place}' if move.aim.place else ''} ({percent(move.aim.probability)})"
+    return (
+        f"{move.words}: ends {aim} with {percent(move.aim.ends)}, any failure with {percent(move.ends)}; "
+        + cost_words(move.minutes)
+    )
 
 
 def _lines(diagnosis: Diagnosis, console: Console, heading: str, sign: float, top: int) -> None:

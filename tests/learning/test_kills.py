@@ -71,11 +71,24 @@ def check(tmp_path, run, kills, longest):
     updates = [one["update"] for one in read_curve(killed)]
     assert updates == list(range(1, len(updates) + 1))
     assert len(updates) == -(-run.steps // (run.instances * run.schedule.length))
-    assert {path.name for path in killed.iterdir()} == {"best", "last", "curve.jsonl"}
+    assert {path.name for path in killed.iterdir()} == {"best", "final", "last", "curve.jsonl"}
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(tmp_path):
     check(tmp_path, replace(RUN, steps=4 * 8 * 60), kills=4, longest=0.5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_stop_saves_the_update_it_is_at(tmp_path, number):
+    run, begun = replace(RUN, save_every=10**9), tmp_path / "begun"
+    Trainer(replace(run, steps=1), tmp_path / "first").step()
+    child = live(run, tmp_path / "stopped", begun)
+    while len(read_curve(tmp_path / "stopped")) < 3:
+        time.sleep(0.01)
+    os.kill(child, number)
+    assert os.waitpid(child, 0)[1] == 0
+    again = Trainer.resume(tmp_path / "stopped")
+    assert 3 <= again.update == len(read_curve(tmp_path / "stopped")) < again.updates
 
 
 @pytest.mark.long

@@ -216,6 +216,55 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused(tmp_path):
         trainer.step()
 
 
+def test_a_run_can_begin_with_the_weights_of_an_agent(tmp_path):
+    first = Trainer(SMALL, tmp_path / "first")
+    first.step()
+    agent = first.keep("agent", None)
+    run = replace(SMALL, begin=str(agent))
+    second = Trainer(run, tmp_path / "second")
+    assert weights(second) == weights(first)
+    second.step()
+    second.save()
+    (agent / WEIGHTS).unlink()
+    assert weights(Trainer.resume(tmp_path / "second")) == weights(second)
+    with pytest.raises(InvalidAgent, match="no such file"):
+        Trainer(run, tmp_path / "third")
+
+
+def test_a_reward_that_is_no_number_is_refused_before_anything_is_learned(tmp_path, monkeypatch):
+    trainer = Trainer(SMALL, tmp_path / "run")
+    trainer.step()
+    trainer.save()
+    before, decide = weights(trainer), trainer.clusters[0].decide
+
+    def broken(moves):
+        played = decide(moves)
+        return played._replace(reward=played.reward * np.nan)
+
+    monkeypatch.setattr(trainer.clusters[0], "decide", broken)
+    with pytest.raises(InvalidAgent, match=r"rewards or values.*the last checkpoint is whole"):
+        trainer.step()
+    assert weights(trainer) == before == weights(Trainer.resume(tmp_path / "run"))
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    trainer = Trainer(SMALL, tmp_path / "run")
+    trainer.step()
+    trainer.save()
+    kept = weights(trainer)
+    trainer.step()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("clusterorch.learning.training.save_file", full)
+        with pytest.raises(ClusterorchError, match=r"last cannot be written: .*No space left"):
+            trainer.save()
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"best", "last"}
+    assert weights(Trainer.resume(tmp_path / "run")) == kept
+
+
 def test_a_prior_is_the_log_of_what_the_belief_says_that_a_move_ends():
     policy, group = made()
     episodes = group.instances.episodes
