@@ -187,6 +187,6 @@ def test_logs_hold_no_telemetry_for_an_agent(capsys, agents, observe, log):
 
 def test_options_that_say_nothing_are_refused(capsys, ender, log):
     assert "'wait' is not the folder of one" in failing(capsys, "play", "--policy", "wait", "--sampled")
-    assert "folders of agents" in failing(capsys, "play", "--policy", "nobody")
+    assert "agents (models/policies)" in failing(capsys, "play", "--policy", "nobody")
     assert "--advise FOLDER" in failing(capsys, "diagnose", log, "--spares", "2")
     assert "--spares -1" in failing(capsys, "diagnose", log, "--advise", ender, "--spares", "-1")

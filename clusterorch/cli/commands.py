@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from clusterorch.cli.of_agents import check_learning
+from clusterorch.cli.of_agents import agent_folder, check_learning
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
 
@@ -56,7 +56,7 @@ class Diagnose:
     protocol: Literal["auto", "covered", "excerpt"] = "auto"
     """How to read the logs: as pasted lines, as contiguous streams in which absence counts, or as they look."""
     advise: Path | None = None
-    """Also tell what the trained agent of this folder would do next, and why."""
+    """Also tell what a trained agent would do next, and why: its folder, or the name of one that ships."""
     spares: int | None = None
     """Nodes that stand by, for --advise; 1 is assumed."""
 
@@ -130,7 +130,7 @@ def _adviser(folder: Path, spares: int | None) -> Adviser:
     check_learning()
     from clusterorch.learning.advising import Adviser
 
-    return Adviser(folder, spares=spares)
+    return Adviser(agent_folder(folder), spares=spares)
 
 
 def _json(dossier: Dossier, *, indent: int | None = None) -> str:

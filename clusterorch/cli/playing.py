@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clusterorch.cli.of_agents import check_learning, is_agent
+from clusterorch.cli.of_agents import agent_folder, check_learning, is_agent
 from clusterorch.cli.of_episodes import OfEpisode
 from clusterorch.cli.writing import refuse_to_replace, write_whole
 from clusterorch.errors import ClusterorchError
@@ -31,7 +31,7 @@ class Play(OfEpisode):
     """Play one episode of the environment under a policy, and tell what it was worth."""
 
     policy: str
-    """Name of a policy, a runbook file, or the folder of a trained agent."""
+    """Name of a policy or of an agent that ships, a runbook file, or the folder of an agent."""
     sampled: bool = False
     """Draw the moves of an agent from its policy, in place of the likeliest."""
     live: bool = False
@@ -119,7 +119,7 @@ def _player(policy: str, *, sampled: bool) -> _Player:
         check_learning()
         from clusterorch.learning.playing import agent_name, agent_observes, agent_policy
 
-        folder = Path(policy)
+        folder = agent_folder(policy)
         return _Player(
             agent_observes(folder),
             lambda episodes, seed: agent_policy(folder, episodes, sampled=sampled, seed=seed),

@@ -43,7 +43,7 @@ class Study:
     """
 
     def __init__(self, run: Run, episodes: int, work: Path) -> None:
-        self.base, self.episodes, self.work = run, episodes, work
+        self.base, self.episodes, self.work, self._stopped = run, episodes, work, False
 
     def prepare(self) -> None:
         """Work out once what every run needs, so that the processes of the study inherit it."""
@@ -51,7 +51,13 @@ class Study:
             prospects_of(model_of(layout, 1, 0, profile, "reference", ()))  # as `episodes_of` asks for it
 
     def do(self, key: str) -> Record:
-        """Play a baseline, or train a run to its end and play its agent."""
+        """Play a baseline, or train a run to its end and play its agent.
+
+        Raises:
+            KeyboardInterrupt: a signal asked to stop, now or before.
+        """
+        if self._stopped:
+            raise KeyboardInterrupt
         kind, first, second = key.split("/")
         if kind == "baseline":
             return {"key": key, "episodes": self._played(first, second)}
@@ -63,6 +69,7 @@ class Study:
         trainer = Trainer.resume(folder) if (folder / "last").exists() else Trainer(run, folder)
         trainer.go(lambda told: None)
         if trainer.stopped:
+            self._stopped = True
             raise KeyboardInterrupt
         curve = read_curve(folder)
         seconds = sum(trainer.held / one["per_second"] for one in curve)

@@ -48,11 +48,14 @@ class Schedule:
     luck_left_out: bool = True  # whether the drop of the potential when a failure begins is
     imitation: float = 0.3  # weight of the oracle's move
     regret: float = 1.0  # weight of what the policy's moves are expected to cost, by the oracle
-    aided_until: float = 0.5  # share of the training at which these two weights have fallen to nothing
+    imitation_until: float = 0.5  # share of the training at which the weight has fallen to nothing
+    regret_until: float = 0.5
 
-    def aid(self, done: float) -> float:
-        """What is left of the weights that fall, 0..1."""
-        return max(0.0, 1.0 - done / self.aided_until) if self.aided_until > 0.0 else 0.0
+    def aids(self, done: float) -> tuple[float, float]:
+        """What the weights of imitation and of regret have fallen to."""
+        pairs = ((self.imitation, self.imitation_until), (self.regret, self.regret_until))
+        imitation, regret = (weight * max(0.0, 1.0 - done / end) if end > 0.0 else 0.0 for weight, end in pairs)
+        return imitation, regret
 
 
 class Segment(NamedTuple):
@@ -294,8 +297,8 @@ def loss_of(
         - bonus * entropy
         + schedule.mode_weight * stated
     )
-    aid = schedule.aid(done)
-    loss = loss + aid * (schedule.imitation * imitation + schedule.regret * regret)
+    imitating, regretting = schedule.aids(done)
+    loss = loss + imitating * imitation + regretting * regret
     with torch.no_grad():
         kl = (ratio - 1.0 - log_ratio).sum() / count
         share = ((ratio - 1.0).abs() > schedule.clip).float().sum() / count

@@ -34,7 +34,7 @@ def policy_named(name: str, episodes: Episodes, seed: int = 0) -> Policy:
     """
     if name not in POLICIES and not name.endswith(".toml"):
         raise InvalidIntervention(
-            f"no policy is named {name!r}; there are {', '.join(POLICIES)}, runbook files, and folders of agents"
+            f"no policy is named {name!r}; there are {', '.join(POLICIES)}, runbook files, and agents (models/policies)"
         )
     if name in _NEEDS_BELIEF and episodes.believer is None:
         raise InvalidIntervention(f"policy {name} decides on beliefs: make the episodes with observe='belief'")

@@ -383,8 +383,11 @@ def test_a_move_that_has_become_likely_enough_is_not_pushed_further(gain, moves_
 
 
 def test_the_weights_that_fall_do_so_in_a_straight_line():
-    policy, segment, schedule, _ = made(entropy=0.2, entropy_at_last=0.1, aided_until=0.5)
-    assert [schedule.aid(done) for done in (0.0, 0.25, 0.5, 1.0)] == [1.0, 0.5, 0.0, 0.0]
+    policy, segment, schedule, _ = made(entropy=0.2, entropy_at_last=0.1, imitation_until=0.5, regret_until=0.8)
+    whole = (schedule.imitation, schedule.regret)
+    falling = {0.0: (1.0, 1.0), 0.25: (0.5, 1.0 - 0.25 / 0.8), 0.5: (0.0, 0.375), 0.8: (0.0, 0.0), 1.0: (0.0, 0.0)}
+    for done, left in falling.items():
+        assert schedule.aids(done) == pytest.approx([weight * share for weight, share in zip(whole, left, strict=True)])
     losses, said = zip(
         *(loss_of(policy, segment, segment.advantages, schedule, done=done, count=60) for done in (0.0, 0.25, 1.0)),
         strict=True,
