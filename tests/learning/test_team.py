@@ -19,7 +19,7 @@ from clusterorch.learning.team import Team
 from clusterorch.learning.training import Run, Trainer
 
 RUN = Run(
-    layouts=("1x2", "2x2"), steps=2 * 4 * 8 * 4, instances=4, hours=0.1, width=32, evaluate_every=4, evaluated=2,
+    layouts=("1x2",), steps=4 * 8 * 4, instances=4, hours=0.1, width=32, evaluate_every=4, evaluated=2,
     save_every=2, schedule=Schedule(length=8, epochs=2, minibatches=2, rate=2e-3),
 )  # fmt: skip
 
