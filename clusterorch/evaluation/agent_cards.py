@@ -16,6 +16,7 @@ _SEES = {
     "both": "telemetry, the exact posterior on it, and what is published of the job",
     "truth": "the true failure, which no agent in the field could know: an upper reference",
 }
+_TOGETHER = "torchrun --standalone --nproc-per-node={} -m clusterorch train"
 _ROWS = ("policy", "kept", "recovered share", "95 %", "moves", "false moves", "given up")
 
 
@@ -29,14 +30,16 @@ def card(folder: Path, names: Sequence[str], result: Record) -> str:
     """
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     run, shape, made = config["run"], config["shape"], result["made"]
+    processes = config.get("processes", 1)
+    chosen = "chosen among its checkpoints by validation episodes" if config["shares"] else "as training left it"
+    train = "clusterorch train" if processes == 1 else _TOGETHER.format(processes)
     sites = ", ".join(f"{layout} ({profile})" for layout in run["layouts"] for profile in run["profiles"])
     lines = [
         f"# {folder.name}", "",
         _wrapped(
             f"An agent that observes `{run['observe']}`: {_SEES[run['observe']]}. PPO with {run['memory']} over "
-            f"decisions, width {shape['width']}, one set of weights for every layout; it was chosen among its "
-            f"checkpoints by validation episodes after {config['decisions']:,} of {run['steps']:,} decisions of seed "
-            f"{run['seed']}."
+            f"decisions, width {shape['width']}, one set of weights for every layout; {chosen}, after "
+            f"{config['decisions']:,} decisions of {run['steps']:,} asked for, with seed {run['seed']}."
         ), "",
         _wrapped(
             f"Trained on layouts and site profiles {sites}, {run['instances']} instances of each, episodes of "
@@ -62,11 +65,12 @@ def card(folder: Path, names: Sequence[str], result: Record) -> str:
         ),
         "", "## Use", "", "```sh",
         f"clusterorch play --policy models/policies/{folder.name} --layout 4x8",
-        f"clusterorch train --config models/policies/{folder.name}/config.json --out build/{folder.name}",
+        f"{train} --config models/policies/{folder.name}/config.json --out build/{folder.name}",
         "```", "",
         _wrapped(
-            "The second command trains it again; on one machine with one number of threads to the same bits. It has "
-            "learned on simulated episodes of the reference model only, and is no adviser to trust without a person."
+            "The second command trains it again, into `final`; a run is the same to the bit on one machine with one "
+            "number of threads and processes. It has learned on simulated episodes of the reference model only, and is "
+            "no adviser to trust without a person."
         ),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -246,7 +246,10 @@ class Trainer:
         """Write the agent as it is now."""
         folder = self.folder / name
         if self.team.leads:
-            told = {"run": _plain(self.run), "update": self.update, "decisions": self.decisions, "shares": shares}
+            told = {
+                "run": _plain(self.run), "update": self.update, "decisions": self.decisions, "shares": shares,
+                "processes": self.team.size,
+            }  # fmt: skip
             save_agent(folder, self.policy, told, card_of(self.run, self.decisions, shares), force=True)
         self.team.wait()
         return folder

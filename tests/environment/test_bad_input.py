@@ -70,7 +70,7 @@ def test_a_step_before_a_reset_is_refused(make):
         ({"layout": ""}, InvalidLayout), ({"layout": "1x2\n"}, InvalidLayout), ({"spares": -1}, InvalidLayout),
         ({"spares": 2}, InvalidLayout), ({"leaves": 5}, InvalidLayout), ({"pad_nodes": 0}, InvalidLayout),
         ({"profile": "nobody"}, UnknownModel), ({"model": "nothing"}, UnknownModel),
-        ({"overlays": ("nothing",)}, UnknownModel), ({"observe": "truth"}, InvalidIntervention),
+        ({"overlays": ("nothing",)}, UnknownModel), ({"observe": "rumours"}, InvalidIntervention),
         ({"decision": 0}, InvalidIntervention), ({"decision": 1.5}, InvalidIntervention),
         ({"rows": 0}, InvalidIntervention), ({"rows": 100_000}, InvalidIntervention),
         ({"hours": 0.0}, InvalidIntervention), ({"hours": float("nan")}, InvalidIntervention),

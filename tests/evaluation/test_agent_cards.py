@@ -20,7 +20,7 @@ def one_thread():
 
 
 def written(folder, policy):
-    told = {"run": asdict(Run()), "update": 3, "decisions": 12_345, "shares": None}
+    told = {"run": asdict(Run()), "update": 3, "decisions": 12_345, "shares": None, "processes": 2}
     return save_agent(folder, policy, told, "an agent\n", force=True)
 
 
@@ -49,8 +49,8 @@ def test_agents_are_played_as_they_are_now_and_their_cards_say_how_well(tmp_path
     kept = result["layouts"]["1x2"]["rows"][names[0]]["kept"]
     assert f"| {names[0]} | {kept:.1f} |" in card
     assert "| qmdp |" in card
-    assert "after 12,345 of 1,000,000 decisions" in card
-    assert f"clusterorch train --config models/policies/{agent.name}/config.json" in card
+    assert "as training left it, after 12,345" in " ".join(card.split())
+    assert f"--nproc-per-node=2 -m clusterorch train --config models/policies/{agent.name}/config.json" in card
     assert study(tmp_path, *given) == 0
     assert (tmp_path / "out" / "episodes.jsonl").read_text() == journal  # nothing is played twice
     written(agent, restless())

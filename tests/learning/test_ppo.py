@@ -394,10 +394,11 @@ def test_the_weights_that_fall_do_so_in_a_straight_line():
     )
     assert said[0] == said[1] == said[2]
     entropy, imitation, regret = said[0][2], said[0][5], said[0][6]
-    aid = schedule.imitation * imitation + schedule.regret * regret
+    imitating, regretting = schedule.imitation * imitation, schedule.regret * regret
     first, second, third = (float(one.detach()) for one in losses)
-    assert first - second == pytest.approx(0.5 * aid - 0.025 * entropy, abs=1e-5)
-    assert first - third == pytest.approx(aid - 0.1 * entropy, abs=1e-5)
+    fallen = 0.5 * imitating + 0.25 / 0.8 * regretting
+    assert first - second == pytest.approx(fallen - 0.025 * entropy, abs=1e-5)
+    assert first - third == pytest.approx(imitating + regretting - 0.1 * entropy, abs=1e-5)
 
 
 def test_a_masked_move_has_no_probability_and_no_gradient():

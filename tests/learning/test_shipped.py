@@ -46,7 +46,7 @@ def test_an_agent_is_whole_and_its_card_is_of_these_weights(name):
         assert f"| {label} |" in part
         assert f"| {label}, sampled |" in part
         assert "| qmdp |" in part
-    assert f"clusterorch train --config models/policies/{name}/config.json" in card
+    assert f"train --config models/policies/{name}/config.json" in card
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -24,40 +24,47 @@ RUN = Run(
 )  # fmt: skip
 
 
-def trained_by(processes, run, folder, *more):
-    folder.mkdir(exist_ok=True)
+def trained_together(run, folder, processes=2):
+    """Train as a user does who has torchrun."""
+    folder.mkdir()
     (folder / "run.json").write_text(json.dumps(asdict(run)))
-    python = [sys.executable, "-m"]
-    if processes > 1:
-        python += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
-    given = more or ("--config", str(folder / "run.json"))
-    command = [*python, "clusterorch", "train", "--out", str(folder / "out"), *given]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m",
+        "clusterorch", "train", "--out", str(folder / "out"), "--config", str(folder / "run.json"),
+    ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        command, capture_output=True, text=True, timeout=600, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
         cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "out"
 
 
-def test_two_processes_learn_what_one_learns_and_go_on_after_a_stop(tmp_path):
-    alone, together = (trained_by(n, RUN, tmp_path / str(n)) for n in (1, 2))
-    mine, theirs = (read_tensors(out / "last" / WEIGHTS) for out in (alone, together))
-    begun = Trainer(RUN, tmp_path / "new").policy.state_dict()
+def test_two_processes_learn_what_one_learns(tmp_path):
+    torch.set_num_threads(1)
+    trainer = Trainer(RUN, tmp_path / "alone")
+    begun = {name: value.clone() for name, value in trainer.policy.state_dict().items()}
+    trainer.go(lambda told: None)
+    together = trained_together(RUN, tmp_path / "together")
+    mine, theirs = (read_tensors(out / "last" / WEIGHTS) for out in (trainer.folder, together))
     moved = max(float((value - begun[name]).abs().max()) for name, value in mine.items())
     apart = max(float((value - theirs[name]).abs().max()) for name, value in mine.items())
     assert moved > 1e-2
     assert apart < 1e-5
-    told = [json.loads((out / "last" / CONFIG).read_text()) for out in (alone, together)]
+    told = [json.loads((out / "last" / CONFIG).read_text()) for out in (trainer.folder, together)]
     assert [one["processes"] for one in told] == [1, 2]
     assert told[0]["decisions"] == told[1]["decisions"] == RUN.steps
-    assert json.loads((alone / "best" / CONFIG).read_text())["shares"] == pytest.approx(
-        json.loads((together / "best" / CONFIG).read_text())["shares"], abs=1e-6
-    )
+    kept = [json.loads((out / "best" / CONFIG).read_text())["shares"] for out in (trainer.folder, together)]
+    assert kept[0] == pytest.approx(kept[1], abs=1e-6)
     with pytest.raises(InvalidAgent, match="written by 2 processes, and these are 1"):
         Trainer.resume(together)
-    again = trained_by(2, RUN, tmp_path / "2", "--resume")
-    assert read_tensors(again / "last" / WEIGHTS).keys() == mine.keys()
+    # Each process finds in the checkpoint what its own instances were at.
+    for rank in range(2):
+        half = Trainer.resume(together, Team(rank, 2))
+        episodes = trainer.clusters[0].episodes
+        mine_of_it = slice(2 * rank, 2 * rank + 2)
+        assert (half.clusters[0].episodes.world.state.clock == episodes.world.state.clock[mine_of_it]).all()
+        assert (half.groups[0].begun == trainer.groups[0].begun[mine_of_it]).all()
 
 
 def test_instances_are_shared_evenly():
