@@ -114,8 +114,9 @@ def run_learning(options: argparse.Namespace, console: Console) -> None:
     made = made_with(model, hours=run.hours, episodes=options.episodes, run=kept)
     journal = Journal(options.out / "runs.jsonl", made, restart=options.restart)
     study = learning_study.Study(run, options.episodes, options.work)
-    study.prepare()
     wanted = learning_study.keys(options.arms, options.seeds, POLICIES, run.layouts)
+    if any(key not in journal.records for key in wanted):
+        study.prepare()
     _fill(journal, wanted, study.do, options.workers, console)
     result = learning_study.summary(journal.records, run, options.arms, options.seeds, POLICIES)
     result["made"], result["dt"] = made | provenance(options.command_line), model.spec.model.slice_seconds

@@ -16,6 +16,7 @@ SUFFIXES = (".png", ".svg")
 # Okabe and Ito (2008): told apart by colour-blind readers.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 _INK, _FAINT = "#1B1B1B", "#8A8A8A"
+_LABEL = 0.04  # shares between two labels, at least
 _HOW = {"argmax": "the likeliest move", "sampled": "moves drawn from the policy"}
 
 
@@ -41,7 +42,7 @@ def draw_learning_curves(result: Mapping[str, Any], path: str | Path) -> Path:
             _panel(panel, result, how)
             panel.set_title(title, loc="left", color=_INK)
         panels[0].set_ylabel("recovered share of the head-room")
-        panels[0].legend(loc="lower right", frameon=False)
+        panels[0].legend(loc="lower left", bbox_to_anchor=(0.01, 0.1), frameon=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
@@ -59,15 +60,28 @@ def _panel(panel: Axes, result: Mapping[str, Any], how: str) -> None:
             panel.plot(np.array(at) / 1000.0, mean, color=colour, linewidth=2.0, label=arm)
             lowest = min(lowest, *mean)
     right = max(one["decisions"] for seeds in result["arms"].values() for one in seeds.values()) / 1000.0
-    for name, share in sorted(result["references"].items(), key=lambda item: item[1]):
+    for share, names in _neighbours(result["references"]):
+        panel.text(right, share, names, color=_FAINT, ha="right", va="bottom", fontsize=7)
+    for share in result["references"].values():
         if share > 0.0:
             panel.axhline(share, color=_FAINT, linewidth=0.8, linestyle=":")
-            panel.text(right, share, name.replace("_", " "), color=_FAINT, ha="right", va="bottom", fontsize=7)
     panel.axhline(0.0, color=_FAINT, linewidth=0.8)
     panel.set_xlim(0.0, right)
     panel.set_ylim(max(lowest, -0.6) - 0.05, 1.05)
     panel.set_xlabel("thousand decisions")
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _neighbours(references: Mapping[str, float]) -> list[tuple[float, str]]:
+    """Shares above that of waiting with what to call them, in one label where lines lie too close for two."""
+    found: list[tuple[float, str]] = []
+    for name, share in sorted(references.items(), key=lambda item: item[1]):
+        words = name.replace("_", " ")
+        if found and share - found[-1][0] < _LABEL:
+            found[-1] = (share, f"{found[-1][1]}, {words}")
+        elif share > 0.0:
+            found.append((share, words))
+    return found
 
 
 def _evaluations(curve: Sequence[Mapping[str, Any]], how: str) -> tuple[list[int], list[float]]:
