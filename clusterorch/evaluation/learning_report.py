@@ -38,10 +38,7 @@ def markdown(result: Record) -> str:
 
 
 def _layout(layout: str, scores: Record, dt: float) -> list[str]:
-    headings = policy_report.HEADINGS
-    lines = [f"## Layout {layout}", "", "| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
-    lines += ["| " + " | ".join(row) + " |" for row in policy_report.cells(scores)]
-    lines += ["", f"{scores['episodes']} paired episodes, {scores['empty']} without a failure.", ""]
+    lines = policy_report.whole_table(layout, scores)
     lines += ["### Share by seed", ""]
     lines += [f"- {name}: {', '.join(f'{share:.3f}' for share in by)}" for name, by in scores["by_seed"].items()]
     others = list(next(iter(scores["against"].values())))
@@ -50,12 +47,7 @@ def _layout(layout: str, scores: Record, dt: float) -> list[str]:
     for name, row in scores["against"].items():
         told = (f"{one['mean']:+.1f} ({one['low']:+.1f} to {one['high']:+.1f})" for one in row.values())
         lines.append(f"| {name} | " + " | ".join(told) + " |")
-    names = list(scores["rows"])
-    lines += ["", "### Share by mode of the first failure", ""]
-    lines += ["| mode | episodes | head-room | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 3)]
-    for mode, row in scores["by_mode"].items():
-        shares = " | ".join(f"{row['share'][name]:.2f}" for name in names)
-        lines.append(f"| {mode} | {row['episodes']} | {row['head_room']:.1f} | {shares} |")
+    lines += ["", *policy_report.by_mode_table(scores)]
     for name, rows in scores["first_moves"].items():
         lines += ["", f"### The first move of {name}", ""]
         lines += ["| mode | episodes | before it | after it | median delay, min | taken for |", "|" + " --- |" * 6]

@@ -43,19 +43,32 @@ def terminal_tables(result: Record) -> list[Table]:
     return tables
 
 
+def whole_table(layout: str, scores: Record) -> list[str]:
+    """Lines of a layout's heading and of its table, one row a policy."""
+    return [
+        f"## Layout {layout}", "", "| " + " | ".join(HEADINGS) + " |", "|" + " --- |" * len(HEADINGS),
+        *("| " + " | ".join(row) + " |" for row in cells(scores)), "",
+        f"{scores['episodes']} paired episodes, {scores['empty']} without a failure.", "",
+    ]  # fmt: skip
+
+
+def by_mode_table(scores: Record) -> list[str]:
+    """Lines of a layout's shares, one row a mode of the first failure."""
+    names = list(scores["rows"])
+    lines = ["### Share by mode of the first failure", ""]
+    lines += ["| mode | episodes | head-room | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 3)]
+    for mode, row in scores["by_mode"].items():
+        shares = " | ".join(f"{row['share'][name]:.2f}" for name in names)
+        lines.append(f"| {mode} | {row['episodes']} | {row['head_room']:.1f} | {shares} |")
+    return lines
+
+
 def markdown(result: Record) -> str:
     """The whole page."""
     made, lines = result["made"], ["# Policies over paired episodes", ""]
     for layout, scores in result["layouts"].items():
-        lines += [f"## Layout {layout}", "", "| " + " | ".join(HEADINGS) + " |", "|" + " --- |" * len(HEADINGS)]
-        lines += ["| " + " | ".join(row) + " |" for row in cells(scores)]
-        lines += ["", f"{scores['episodes']} paired episodes, {scores['empty']} without a failure.", ""]
-        lines += ["### Share by mode of the first failure", ""]
+        lines += [*whole_table(layout, scores), *by_mode_table(scores)]
         names = list(scores["rows"])
-        lines += ["| mode | episodes | head-room | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 3)]
-        for mode, row in scores["by_mode"].items():
-            shares = " | ".join(f"{row['share'][name]:.2f}" for name in names)
-            lines.append(f"| {mode} | {row['episodes']} | {row['head_room']:.1f} | {shares} |")
         lines += ["", "### Gap to the oracle by variant, slices", ""]
         lines += ["| variant | episodes | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
         for variant, row in scores["by_variant"].items():

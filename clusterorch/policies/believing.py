@@ -54,15 +54,16 @@ class MostLikelyCause:
         batch = len(view.time)
         moves, modes, nodes = np.zeros(batch, dtype=np.int64), [], np.full(batch, NO_NODE, dtype=np.int64)
         failing = np.array([not block.variant.benign for block in view.network.blocks])
+        work = copy_ages(view)
         for b in range(batch):
             mode, nodes[b] = likeliest(view, b)
             modes.append(mode)
             p = view.outlook.variants[b, 1:] * failing
             if p.sum() >= self.enough:
-                moves[b] = self._best(view, b, int(p.argmax()))
+                moves[b] = self._best(view, b, int(p.argmax()), work[b])
         return Choice(moves, modes, nodes)
 
-    def _best(self, view: View, b: int, v: int) -> int:
+    def _best(self, view: View, b: int, v: int, work: np.ndarray) -> int:
         network, table = view.network, view.moves.table
         block = network.blocks[v]
         at = self.believer.current.vector[b, block.offset : block.offset + block.size].reshape(block.shape())
@@ -70,7 +71,7 @@ class MostLikelyCause:
         site = start + int(at.sum(axis=(0, 1)).argmax())
         clears = np.where(table.discards[:-1] >= poisoned_copies(view, b), table.clears[:-1, site], 0.0)
         clears = np.where(view.masks[b] == 1, clears, 0.0)
-        costs = move_costs(self.model, view.moves, view.horizon - view.time[b], copy_ages(view)[b], 1)
+        costs = move_costs(self.model, view.moves, view.horizon - view.time[b], work, 1)
         best = clears.max()
         if best < ENOUGH / 2:
             return 0
@@ -103,7 +104,7 @@ class QMDP:
         assert view.outlook is not None
         batch = len(view.time)
         moves, modes, nodes = np.zeros(batch, dtype=np.int64), [], np.full(batch, NO_NODE, dtype=np.int64)
-        worth, prospects = self.worth(), self.prospects
+        worth, prospects, ages = self.worth(), self.prospects, copy_ages(view)
         down = view.job[:, view.job_names.index("class.down")] > 0.5
         halted = view.job[:, view.job_names.index("class.halted")] > 0.5
         for b in range(batch):
@@ -114,7 +115,7 @@ class QMDP:
             if at_stake < 1.0:
                 continue
             left = float(view.horizon - view.time[b])
-            scale, work = min(left, FAR) / FAR, copy_ages(view)[b]
+            scale, work = min(left, FAR) / FAR, ages[b]
             lost_anyway = down[b]
             costs = move_costs(self.model, view.moves, left, work - (work[0] if lost_anyway else 0.0), 1)
             gains = view.outlook.gains[b] * scale
