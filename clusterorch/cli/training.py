@@ -30,6 +30,8 @@ class Train:
     """Clusters to train on, NODESxGPUS; 4x8 if not given."""
     profile: tuple[str, ...] = ()
     """Site profiles, each on every layout; own, the model's own mix of failures, if not given."""
+    overlay: tuple[str, ...] = ()
+    """Overlays of the model in training alone: drill makes failures frequent, and rare modes as frequent as others."""
     steps: int | None = None
     """Decisions in all; 1,000,000 if not given."""
     seed: int | None = None
@@ -101,7 +103,7 @@ class Train:
             "evaluated",
         )
         told = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        many = {"layouts": self.layout, "profiles": self.profile}
+        many = {"layouts": self.layout, "profiles": self.profile, "overlays": self.overlay}
         return told | {name: list(values) for name, values in many.items() if values}
 
     def _run(self, given: dict[str, Any]) -> Run:

@@ -169,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
     played.add_argument("--cards", action="store_true", help="write what they reach into their README.md")
     played.set_defaults(run=run_policies, out=RESULTS / "policies")
     learnt = commands.add_parser("learning", help="train with every kind of observation, and compare")
-    learnt.add_argument("--arms", nargs="+", default=["raw", "belief", "both"], choices=OBSERVE)
+    learnt.add_argument("--arms", nargs="+", default=["raw", "belief", "both"], choices=[*OBSERVE, "prior"])
     learnt.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     learnt.add_argument(
         "--run-file", type=Path, help="a run, or config.json of an agent; --steps and others count more"

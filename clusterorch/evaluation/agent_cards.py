@@ -42,9 +42,10 @@ def card(folder: Path, names: Sequence[str], result: Record) -> str:
             f"{config['decisions']:,} decisions of {run['steps']:,} asked for, with seed {run['seed']}."
         ), "",
         _wrapped(
-            f"Trained on layouts and site profiles {sites}, {run['instances']} instances of each, episodes of "
-            f"{run['hours']:g} h. What helped it in training only is in `config.json` under `run.schedule`: a critic "
-            "that sees the truth, a potential, and the oracle's judgement of moves with a weight that falls to nothing."
+            f"Trained on layouts and site profiles {sites}{_laid_over(run['overlays'])}, {run['instances']} "
+            f"instances of each, episodes of {run['hours']:g} h. What helped it in training only is in `config.json` "
+            "under `run.schedule`: a critic that sees the truth, a potential, and the oracle's judgement of moves with "
+            "a weight that falls to nothing."
         ), "",
     ]  # fmt: skip
     for layout, scores in result["layouts"].items():
@@ -74,6 +75,10 @@ def card(folder: Path, names: Sequence[str], result: Record) -> str:
         ),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _laid_over(overlays: Sequence[str]) -> str:
+    return "".join(f", with overlay `{name}`" for name in overlays)
 
 
 def _wrapped(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clusterorch.environment.episodes import OBSERVE
 from clusterorch.environment.making import model_of
 from clusterorch.evaluation.journal import Record
 from clusterorch.evaluation.policy_scores import KEPT, RESAMPLED, scores, share_of, short
@@ -23,6 +24,10 @@ from clusterorch.policies.running import observes, run_policy
 
 DOMAIN = "learning"  # of the noise of the episodes at the end
 HOW = ("argmax", "sampled")
+ARMS: dict[str, dict[str, Any]] = {
+    **{observe: {"observe": observe} for observe in OBSERVE},
+    "prior": {"observe": "belief", "prior": 1.0},  # the belief's own word on every move, beside its place in the input
+}
 
 
 def keys(arms: Sequence[str], seeds: Sequence[int], baselines: Sequence[str], layouts: Sequence[str]) -> list[str]:
@@ -48,7 +53,8 @@ class Study:
     def prepare(self) -> None:
         """Work out once what every run needs, so that the processes of the study inherit it."""
         for layout, profile in self.base.sites:
-            prospects_of(model_of(layout, 1, 0, profile, "reference", ()))  # as `episodes_of` asks for it
+            for overlays in {(), self.base.overlays}:
+                prospects_of(model_of(layout, 1, 0, profile, "reference", overlays))  # as `episodes_of` asks for it
 
     def do(self, key: str) -> Record:
         """Play a baseline, or train a run to its end and play its agent.
@@ -65,7 +71,7 @@ class Study:
 
     def _trained(self, arm: str, seed: int) -> Record:
         use_threads(1)
-        run, folder = replace(self.base, observe=arm, seed=seed), self.work / f"{arm}-{seed}"
+        run, folder = replace(self.base, seed=seed, **ARMS[arm]), self.work / f"{arm}-{seed}"
         trainer = Trainer.resume(folder) if (folder / "last").exists() else Trainer(run, folder)
         trainer.go(lambda told: None)
         if trainer.stopped:
@@ -82,10 +88,13 @@ class Study:
         }  # fmt: skip
 
     def _played(self, layout: str, name: str, agent: Path | None = None, *, sampled: bool = False) -> list[Record]:
-        """Paired episodes of a policy, or of an agent that observes `name`."""
+        """Paired episodes of a policy, or of an agent of the arm `name`."""
         made: dict[str, Any] = {"observe": observes(name)}
         if agent is not None:
-            made = {"observe": name, "make": lambda episodes: agent_policy(agent, episodes, sampled=sampled)}
+            made = {
+                "observe": ARMS[name]["observe"],
+                "make": lambda episodes: agent_policy(agent, episodes, sampled=sampled),
+            }
         found = run_policy(
             name, range(self.episodes), layout=layout, hours=self.base.hours, domain=DOMAIN, seed=0, **made
         )  # fmt: skip

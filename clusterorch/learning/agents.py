@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from clusterorch.errors import ClusterorchError, InvalidAgent, OutputExists
 from clusterorch.learning.network import Policy, Shape
 from clusterorch.learning.team import Team
 
-VERSION = 1
+VERSION = 2
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 
@@ -40,7 +40,7 @@ def save_agent(folder: Path, policy: Policy, told: dict[str, Any], card: str, *,
         raise OutputExists(f"{folder} is there already: give another folder, or --force")
     config = {"version": VERSION, "shape": asdict(policy.shape), **told}
     with replacing(folder) as fresh:
-        save_file({name: value.contiguous() for name, value in policy.state_dict().items()}, fresh / WEIGHTS)
+        write_tensors(policy.state_dict(), fresh / WEIGHTS)
         (fresh / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         (fresh / CARD).write_text(card, encoding="utf-8")
     return folder
@@ -122,6 +122,11 @@ def read_tensors(file: Path) -> dict[str, torch.Tensor]:
         raise InvalidAgent(f"{file}: no such file; give the folder of an agent") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InvalidAgent(f"{file}: {error}; take an earlier checkpoint") from None
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], file: Path) -> None:
+    """Write tensors to a file that whoever may read the others may read; safetensors' own files are their owner's."""
+    file.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}))
 
 
 class replacing:  # noqa: N801, a context manager used as a word

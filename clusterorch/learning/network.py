@@ -72,7 +72,9 @@ class Policy(nn.Module):
             nn.Linear(2 * width + 32 + shape.move_features, width), nn.GELU(), nn.Linear(width, 1)
         )
         self.value = nn.Sequential(nn.Linear(width + shape.truth_features, width), nn.GELU(), nn.Linear(width, 1))
-        self.modes = nn.Linear(width, shape.modes + 1)
+        self.modes = nn.Sequential(
+            nn.Linear(3 * width + shape.job_features, width), nn.GELU(), nn.Linear(width, shape.modes + 1)
+        )
         with torch.no_grad():
             self.move[-1].weight.mul_(0.1)
             self.value[-1].weight.mul_(0.1)
@@ -83,8 +85,7 @@ class Policy(nn.Module):
     def rows(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """[..., N, width] of the nodes, [..., width] of the decision."""
         nodes = self.node(inputs.nodes)
-        pooled = torch.cat([nodes.mean(-2), nodes.amax(-2), inputs.job], dim=-1)
-        return nodes, self.row(pooled)
+        return nodes, self.row(_pooled(inputs, nodes))
 
     def read(self, inputs: Inputs, nodes: Tensor, hidden: Tensor, moves: MoveIndex) -> Reading:
         """Score the moves, the state and the modes.  [..., width] hidden"""
@@ -99,8 +100,15 @@ class Policy(nn.Module):
         if self.shape.prior:
             logits = logits + self.shape.prior * LOG_UNIT * inputs.moves[..., LOG_CURES] * (moves.action != 0)
         value = self.value(torch.cat([hidden, inputs.truth], dim=-1))[..., 0]
-        # The diagnosis is stated, not taught to the rest of the network.
-        return Reading(logits.masked_fill(~inputs.masks, -torch.inf), value, self.modes(hidden.detach()))
+        # The diagnosis is stated, not taught to the rest of the network.  What the policy remembers is what its moves
+        # need, which is less than the mode; so the head reads what is seen, too.
+        modes = self.modes(torch.cat([hidden, _pooled(inputs, nodes)], dim=-1).detach())
+        return Reading(logits.masked_fill(~inputs.masks, -torch.inf), value, modes)
+
+
+def _pooled(inputs: Inputs, nodes: Tensor) -> Tensor:
+    """[..., 2 width + J] what is seen at a decision, whatever the number of nodes."""
+    return torch.cat([nodes.mean(-2), nodes.amax(-2), inputs.job], dim=-1)
 
 
 class MoveIndex(NamedTuple):

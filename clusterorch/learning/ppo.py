@@ -46,10 +46,10 @@ class Schedule:
     critic_sees_truth: bool = True
     shaping: float = 1.0  # weight of the potential, the oracle's value of the true state
     luck_left_out: bool = True  # whether the drop of the potential when a failure begins is
-    imitation: float = 0.3  # weight of the oracle's move
-    regret: float = 1.0  # weight of what the policy's moves are expected to cost, by the oracle
-    imitation_until: float = 0.5  # share of the training at which the weight has fallen to nothing
-    regret_until: float = 0.5
+    imitation: float = 0.3  # weight of the oracle's move: it still pulls where regret no longer does, at odds near 0
+    regret: float = 4.0  # weight of what the policy's moves are expected to cost, by the oracle
+    imitation_until: float = 0.8  # share of the training at which the weight has fallen to nothing
+    regret_until: float = 1.0
 
     def aids(self, done: float) -> tuple[float, float]:
         """What the weights of imitation and of regret have fallen to."""

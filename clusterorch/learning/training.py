@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from clusterorch.environment.making import episodes_of
 from clusterorch.errors import InvalidAgent
@@ -27,6 +26,7 @@ from clusterorch.learning.agents import (
     read_tensors,
     replacing,
     save_agent,
+    write_tensors,
 )
 from clusterorch.learning.freezing import arrays_of, put_back
 from clusterorch.learning.instances import Cluster
@@ -48,6 +48,7 @@ class Run:
     observe: str = "belief"
     layouts: tuple[str, ...] = ("4x8",)
     profiles: tuple[str, ...] = (OWN,)  # site profiles, each on every layout; OWN: the model's own mix of failures
+    overlays: tuple[str, ...] = ()  # of the model in training alone, such as `drill`; validation is without them
     steps: int = 1_000_000  # decisions
     seed: int = 0
     instances: int = 64  # at each site
@@ -78,7 +79,7 @@ class Run:
         for kind, given in ((cls, told), (Schedule, schedule)):
             if unknown := sorted(set(given) - {f.name for f in fields(kind)}):
                 raise InvalidAgent(f"configuration of a run: unknown key {unknown[0]!r}")
-        for name in ("layouts", "profiles"):
+        for name in ("layouts", "profiles", "overlays"):
             told[name] = tuple(told.get(name, getattr(cls, name)))
         return cls(**told, schedule=Schedule(**schedule))
 
@@ -120,7 +121,8 @@ class Trainer:
         made = [
             episodes_of(
                 share.stop - share.start, layout=layout, profile=profile, hours=run.hours, observe=run.observe,
-                seed=run.seed, domain=f"{TRAINING} {layout} {profile or ''}".rstrip(), first_instance=share.start,
+                overlays=run.overlays, seed=run.seed, domain=f"{TRAINING} {layout} {profile or ''}".rstrip(),
+                first_instance=share.start,
             )
             for layout, profile in run.sites
         ]  # fmt: skip
@@ -257,13 +259,13 @@ class Trainer:
     def save(self) -> Path:
         """Write all that it takes to go on: the weights, and of every process what its instances are at."""
         with replacing(self.folder / "last", self.team) as fresh:
-            save_file({n: v.contiguous() for n, v in self._rest().items()}, fresh / _rest_of(self.team.rank))
+            write_tensors(self._rest(), fresh / _rest_of(self.team.rank))
             if self.team.leads:
                 told = {
                     "version": VERSION, "run": _plain(self.run), "update": self.update, "decisions": self.decisions,
                     "best": None if self.best == -np.inf else self.best, "processes": self.team.size,
                 }  # fmt: skip
-                save_file({n: v.contiguous() for n, v in self.policy.state_dict().items()}, fresh / WEIGHTS)
+                write_tensors(self.policy.state_dict(), fresh / WEIGHTS)
                 (fresh / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
         return self.folder / "last"
 
@@ -337,7 +339,8 @@ def card_of(run: Run, decisions: int, shares: dict[str, float] | None) -> str:
     words = ", ".join(f"{how} {share:.3f}" for how, share in (shares or {}).items())
     sites = ", ".join(f"{layout}{f' ({profile})' if profile else ''}" for layout, profile in run.sites)
     return (
-        f"# Agent after {decisions:,} decisions\n\nObserves {run.observe}, trained on {sites}, seed {run.seed}. "
+        f"# Agent after {decisions:,} decisions\n\nObserves {run.observe}, trained on {sites}"
+        f"{''.join(f', overlay {name}' for name in run.overlays)}, seed {run.seed}. "
         f"Recovered share on {run.evaluated} validation episodes a site: {words or 'not measured'}.\n"
     )
 

@@ -93,7 +93,7 @@ class Oracle:
         value[table.does[:-1] == NOTHING] = min(wait, 0.0)
         legal = np.where(view.masks[b] == 1, value, -np.inf)
         best, stays = int(legal.argmax()), float(value[0])
-        later = stays if kind in (DOWN, HALTED) else self._later(view, b, v, float(legal[best]), work)
+        later = stays if kind in (DOWN, HALTED) else self._later(view, b, v, legal, work[0], left)
         acts = best != 0 and legal[best] >= stays + _MARGIN and (kind in (DOWN, HALTED) or legal[best] > later)
         # One that waits may act at the next decision, and pays for the delay.
         slow = 1.0 if kind in (DOWN, HALTED) else float(self.prospects.rate[v])
@@ -106,19 +106,22 @@ class Oracle:
         """Chance that the scheduler's own start ends the failure."""
         return float(view.moves.table.clears[view.moves.requeue, site])
 
-    def _later(self, view: View, b: int, v: int, now: float, work: np.ndarray) -> float:
-        """The same move right after the next copy: the work since the last one is saved, if the job lives so long."""
-        world = view.world
+    def _later(self, view: View, b: int, v: int, legal: np.ndarray, work: float, left: float) -> float:
+        """The best move right after the next copy: a restart then loses no work, if the job lives so long."""
+        world, table = view.world, view.moves.table
         assert world is not None
         state = world.state
         every = world.simulator.plan.duration[_STEP]
         if state.phase[b] != _STEP or state.poisoned[b] or self._poisons(v):
             return -np.inf
         wait = float(every - state.clock[b]) + float(world.simulator.plan.duration[PHASES.index("save")])
+        if wait >= left:
+            return -np.inf
         survives = (1.0 - self.prospects.breaks[v]) ** wait
+        loads = (table.restarts[:-1] != 0) & (table.discards[:-1] == 0)  # the newest copy: only they are spared work
         lost = self.prospects.rate[v] * wait
-        broken = (1.0 - survives) * (work[0] + self.prospects.start + world.rules.requeue)
-        return now + work[0] * survives - lost - broken
+        broken = (1.0 - survives) * (work + self.prospects.start + world.rules.requeue)
+        return float((legal + np.where(loads, work * survives, 0.0))[1:].max()) - lost - broken
 
     def _poisons(self, v: int) -> bool:
         """Whether a variant poisons the weights, so that waiting makes it worse."""

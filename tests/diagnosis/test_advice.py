@@ -6,25 +6,15 @@ import numpy as np
 import pytest
 
 from clusterorch.diagnosis.advice import WORTH, advise
-from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
 from clusterorch.diagnosis.suspects import suspects_of
 from clusterorch.inference.actions import action_kernel
 from clusterorch.inference.beliefs import Belief
-from clusterorch.telemetry.patterns import load_formats
-from clusterorch.telemetry.reading import read_paths
-
-LOG = """\
-May  6 21:03:20 n3 kernel: mlx5_core 0000:18:00.0 ibp24s0: Link down
-May  6 21:03:26 n7 kernel: NVRM: Xid (PCI:0000:61:00): 79, pid=1234, GPU has fallen off the bus.
-"""
+from tests.diagnosis.made_logs import lost_from_bus
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    model = default_incident_model()
-    file = tmp_path_factory.mktemp("logs") / "kernel.log"
-    file.write_text(LOG)
-    return diagnose(model, read_paths([file], load_formats(model.format_files)))
+    return lost_from_bus(tmp_path_factory.mktemp("logs"))
 
 
 def with_belief(found, vector):

@@ -91,14 +91,16 @@ def test_a_study_runs_end_to_end_and_goes_on_where_it_stopped(tmp_path, monkeypa
     assert study("--arms", "raw", "--seeds", "1") == 0
     kept = (out / "runs.jsonl").read_text()
     assert (tmp_path / "work" / "raw-1" / "best" / "model.safetensors").exists()
-    assert study("--arms", "raw", "belief", "--seeds", "1") == 0
+    assert study("--arms", "raw", "prior", "--seeds", "1") == 0
+    trained = json.loads((tmp_path / "work" / "prior-1" / "final" / "config.json").read_text())["run"]
+    assert (trained["observe"], trained["prior"]) == ("belief", 1.0)
     assert (out / "runs.jsonl").read_text().startswith(kept)
     result = json.loads((out / "learning.json").read_text())
-    assert set(result["arms"]) == {"raw", "belief"}
-    curve = result["arms"]["belief"]["1"]["curve"]
+    assert set(result["arms"]) == {"raw", "prior"}
+    curve = result["arms"]["prior"]["1"]["curve"]
     assert [one["decisions"] for one in curve if "argmax" in one] == [64, 128]
     page = (out / "learning.md").read_text()
-    assert "| belief | 1 | 128 |" in page
+    assert "| prior | 1 | 128 |" in page
     assert "## Layout 1x2" in page
     for name in ("curves.png", "curves.svg"):
         assert draw(["learning", "--result", str(out / "learning.json"), "--out", str(out / name)]) == 0

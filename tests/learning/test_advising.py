@@ -11,7 +11,6 @@ import torch
 from clusterorch.causal.slices import DOWN, HALTED, MOVING
 from clusterorch.diagnosis.advice import advise
 from clusterorch.diagnosis.agent_advice import to_json
-from clusterorch.diagnosis.diagnose import default_incident_model, diagnose
 from clusterorch.diagnosis.dossier import Dossier, follow_ups
 from clusterorch.diagnosis.job_state import read_job
 from clusterorch.environment.episodes import Episodes, Settings
@@ -26,24 +25,16 @@ from clusterorch.policies.aims import aim_of
 from clusterorch.reports.page import page
 from clusterorch.reports.terminal import show_diagnosis
 from clusterorch.reports.wording import Terminal
-from clusterorch.telemetry.patterns import load_formats
-from clusterorch.telemetry.reading import read_paths
 from clusterorch.telemetry.readings import PhaseMark
+from tests.diagnosis.made_logs import lost_from_bus
 from tests.learning.made_agents import ending_most, kept, made
 
-LOG = """\
-May  6 21:03:20 n3 kernel: mlx5_core 0000:18:00.0 ibp24s0: Link down
-May  6 21:03:26 n7 kernel: NVRM: Xid (PCI:0000:61:00): 79, pid=1234, GPU has fallen off the bus.
-"""
 LOST = "gpu_xid.lost_from_bus"
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    model = default_incident_model()
-    file = tmp_path_factory.mktemp("logs") / "kernel.log"
-    file.write_text(LOG)
-    return diagnose(model, read_paths([file], load_formats(model.format_files)))
+    return lost_from_bus(tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from clusterorch.learning.ppo import Schedule, loss_of, new_group, play, take, u
 from clusterorch.learning.seeing import inputs_of, move_index, shape_of
 from clusterorch.learning.team import Team
 from clusterorch.learning.training import Run, Trainer
+from clusterorch.policies.running import run_policy
 from clusterorch.policies.view import view_of
 
 SMALL = Run(
@@ -93,7 +94,7 @@ def test_the_diagnosis_head_teaches_the_rest_nothing():
     hidden, _ = policy.memory.segment(rows, segment.begun, segment.state)
     policy.read(segment.inputs, nodes, hidden, segment.index).modes.sum().backward()
     moved = {name for name, p in policy.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
-    assert moved == {"modes.weight", "modes.bias"}
+    assert moved == {name for name, _ in policy.named_parameters() if name.startswith("modes.")}
 
 
 def test_one_set_of_weights_runs_on_every_layout_and_nodes_are_alike():
@@ -189,6 +190,11 @@ def test_a_broken_agent_is_refused(tmp_path, broken, said):
         load_agent(folder)
 
 
+def test_all_files_of_an_agent_may_be_read_by_the_same(tmp_path):
+    folder = save_agent(tmp_path / "agent", made()[0], {}, "")
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
 def test_a_write_that_fails_leaves_the_agent_of_before(tmp_path, monkeypatch):
     policy, _ = made()
     folder = save_agent(tmp_path / "agent", policy, {"number": 1}, "")
@@ -196,7 +202,7 @@ def test_a_write_that_fails_leaves_the_agent_of_before(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clusterorch.learning.agents.save_file", full)
+    monkeypatch.setattr("clusterorch.learning.agents.save", full)
     with pytest.raises(ClusterorchError, match=r"No space.*before is whole"):
         save_agent(folder, policy, {"number": 2}, "", force=True)
     assert load_agent(folder)[1]["number"] == 1
@@ -231,6 +237,25 @@ def test_a_run_can_begin_with_the_weights_of_an_agent(tmp_path):
         Trainer(run, tmp_path / "third")
 
 
+def laid_over(episodes):
+    return [path.stem for path in episodes.model.overlays]
+
+
+def test_overlays_are_laid_over_training_and_not_over_validation(tmp_path, monkeypatch):
+    trainer = Trainer(replace(SMALL, overlays=("drill",)), tmp_path / "run")
+    assert [laid_over(cluster.episodes) for cluster in trainer.clusters] == [["episode", "drill"]]
+    validated = []
+
+    def noted(name, numbers, **arguments):
+        validated.append(laid_over(episodes_of(1, **{k: v for k, v in arguments.items() if k != "make"})))
+        return run_policy(name, numbers, **arguments)
+
+    monkeypatch.setattr("clusterorch.learning.training.run_policy", noted)
+    trainer.shares()
+    assert validated == [["episode"]] * 4
+    assert Run.parse(json.loads(json.dumps({"overlays": ["drill"]}))) == Run(overlays=("drill",))
+
+
 def test_a_reward_that_is_no_number_is_refused_before_anything_is_learned(tmp_path, monkeypatch):
     trainer = Trainer(SMALL, tmp_path / "run")
     trainer.step()
@@ -258,7 +283,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("clusterorch.learning.training.save_file", full)
+        patched.setattr("clusterorch.learning.agents.save", full)
         with pytest.raises(ClusterorchError, match=r"last cannot be written: .*No space left"):
             trainer.save()
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {"best", "last"}

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from clusterorch.errors import UnknownModel
+from clusterorch.inference.priors import incident_mix
 from clusterorch.models import load
 from clusterorch.models.provenance import check_overlay, numbers
 from clusterorch.models.reading import merge, models_folder, read_toml
@@ -125,6 +126,20 @@ def test_overlays_ship_with_the_model():
 def test_a_shipped_overlay_holds_and_says_where_its_numbers_come_from(name):
     model = load("reference", overlays=[name])
     check_overlay(read_toml(models_folder() / "overlays" / f"{name}.toml"), model.raw, name)
+
+
+def test_a_drill_is_crowded_and_nearly_even_over_modes():
+    plain, drill = (load("reference", overlays=["episode", *more]) for more in ([], ["drill"]))
+    assert drill.spec.prior.incidents_per_hour > 3.0 * plain.spec.prior.incidents_per_hour
+    assert spread_of_modes(drill) < 3.0 < spread_of_modes(plain)
+
+
+def spread_of_modes(model):
+    """How many times as often as the rarest mode the most frequent one is."""
+    mix = incident_mix(model.network, model.spec.prior.uniform_share)
+    modes = [block.variant.mode for block in model.network.blocks]
+    shares = [mix[[one == mode.name for one in modes]].sum() for mode in model.spec.mode]
+    return max(shares) / min(shares)
 
 
 def published(profile):
