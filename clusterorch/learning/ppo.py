@@ -48,7 +48,7 @@ class Schedule:
     luck_left_out: bool = True  # whether the drop of the potential when a failure begins is
     imitation: float = 0.3  # weight of the oracle's move: it still pulls where regret no longer does, at odds near 0
     regret: float = 4.0  # weight of what the policy's moves are expected to cost, by the oracle
-    imitation_until: float = 0.8  # share of the training at which the weight has fallen to nothing
+    imitation_until: float = 1.0  # share of the training at which the weight has fallen to nothing
     regret_until: float = 1.0
 
     def aids(self, done: float) -> tuple[float, float]:
