@@ -72,7 +72,7 @@ class Run:
         """A run from its configuration.
 
         Raises:
-            InvalidAgent: a key that a run does not have.
+            InvalidAgent: a key that a run does not have, or one name in place of a list.
         """
         told = dict(told)
         schedule = told.pop("schedule", {})
@@ -80,7 +80,10 @@ class Run:
             if unknown := sorted(set(given) - {f.name for f in fields(kind)}):
                 raise InvalidAgent(f"configuration of a run: unknown key {unknown[0]!r}")
         for name in ("layouts", "profiles", "overlays"):
-            told[name] = tuple(told.get(name, getattr(cls, name)))
+            given = told.get(name, getattr(cls, name))
+            if not isinstance(given, list | tuple):
+                raise InvalidAgent(f"configuration of a run: {name} is {given!r}: give a list of names")
+            told[name] = tuple(given)
         return cls(**told, schedule=Schedule(**schedule))
 
 

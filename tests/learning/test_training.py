@@ -211,6 +211,8 @@ def test_a_write_that_fails_leaves_the_agent_of_before(tmp_path, monkeypatch):
 def test_unknown_keys_and_numbers_that_are_none_are_refused(tmp_path):
     with pytest.raises(InvalidAgent, match="unknown key 'magic'"):
         Run.parse({"magic": 1})
+    with pytest.raises(InvalidAgent, match="overlays is 'drill': give a list of names"):
+        Run.parse({"overlays": "drill"})
     with pytest.raises(InvalidAgent, match="unknown key 'luck'"):
         Run.parse({"schedule": {"luck": 1}})
     with pytest.raises(InvalidAgent, match="No such file"):
